@@ -108,6 +108,7 @@ class StarTable:
         one_row: whether each row is a unit, or names the unit that it is.
         unique: whether a unit owns at most one row by the keys of the catalog.
         bounding: how many rows of one unit count.
+        found: paths at whose end every row that counts finds a row.
     """
 
     name: str
@@ -116,6 +117,7 @@ class StarTable:
     one_row: bool
     unique: bool
     bounding: BoundingRule
+    found: frozenset[KeyPath]
 
     @property
     def cuts(self) -> bool:
@@ -188,13 +190,19 @@ class Star:
 
 
 def _table(catalog: CatalogFields, of: str) -> StarTable:
-    tables, unit = reachable(catalog, of), catalog.privacy.unit
-    hops = []
+    tables, unit, owner = reachable(catalog, of), catalog.privacy.unit, unit_path(catalog, of)
+    # a row that finds none on the way to the unit's key is nobody's, and people made of rows have one for each key
+    sure = () if owner is None else owner.path
+    if owner is not None and catalog.tables[str(unit.table)].people_of == owner.table:
+        sure = (*owner.path, owner.column)
+    hops, found = [], set[KeyPath]([()])
     for path, name in tables.items():
         if path:
             parent, key = tables[path[:-1]], str(catalog.tables[name].key)
             drops = catalog.tables[parent].foreign_keys[path[-1]].drops
             hops.append(Hop(path, name, key, drops, is_own(catalog, of, path), parent))
+            if path[:-1] in found and (drops or path == sure[: len(path)]):
+                found.add(path)
     limit = max_ids(catalog, of)
     rows = 0 if isinstance(limit, str) else limit
     spec, one_row = catalog.tables[of], unit.table in (None, of)
@@ -204,7 +212,7 @@ def _table(catalog: CatalogFields, of: str) -> StarTable:
     unique = one_row or is_unique_per_unit(catalog, of)
     measured = rows > 0 and not unique and catalog.stream is None
     rule = BoundingRule(spec.bounding, rows, written if measured else Fraction(0))
-    return StarTable(of, tuple(hops), unit_path(catalog, of), one_row, unique, rule)
+    return StarTable(of, tuple(hops), owner, one_row, unique, rule, frozenset(found))
 
 
 class Catalog(CatalogFields):

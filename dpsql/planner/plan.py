@@ -282,7 +282,7 @@ def place(
         used_columns(block, terms), key=lambda number: (block.columns[number].partner, number)
     ):
         ref = block.columns[number]
-        column_place = _partner(ref, view, release) if ref.partner else _own_place(ref, view, schema)
+        column_place = _partner(ref, view, release, schema) if ref.partner else _own_place(ref, view, schema)
         if column_place is None:
             return str(ref)
         placed[number] = column_place
@@ -301,14 +301,15 @@ def _own_place(ref: ColumnRef, view: ReleaseView, schema: Schema) -> Placeholder
     return PlaceholderPosition(position, column.name)
 
 
-def _partner(ref: ColumnRef, view: ReleaseView, release: Release) -> PlaceholderPosition | None:
+def _partner(
+    ref: ColumnRef, view: ReleaseView, release: Release, schema: Schema
+) -> PlaceholderPosition | None:
     """Column of a view that indicates which rows have a partner; None where there is none.
 
     An axis of a table farther out does not: its MISSING holds rows that lack a partner at any hop.
     """
     path = ref.path
-    axes = [i for i, axis in enumerate(release.axes) if axis.of == view.of]
-    if any(release.axes[i].missing_leaf is None and _leads(path, release.axes[i].path) for i in axes):
+    if schema.complete(view.of, path):
         return PlaceholderPosition(None, None)
     columns = [
         (position, partner_column(path, ref.column, i, release)) for position, i in enumerate(view.axes)
@@ -466,15 +467,18 @@ def no_view(
         said: what each view lacks.
         schema: the star.
         lacking: the number of a column that the nearest view lacks.
-        wanted: the view that would answer it, as YAML.
+        wanted: the view that would answer it, as YAML; empty where none would.
     """
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
-    error = NoViewError(
-        f"no view can answer: {why}"[:600],
-        hint=f"drop what is missing, or ask the curator for the view `{wanted}`"
-        if wanted
-        else "drop what is missing, or ask the curator for a view with it",
+    hint = "drop what is missing, or ask the curator for " + (
+        f"the view `{wanted}`" if wanted else "a view with it"
     )
+    if lacking is not None and block.columns[lacking].partner and not wanted:
+        path = block.columns[lacking].path
+        hop = next(hop for hop in range(len(path)) if not schema.complete(block.root, path[: hop + 1]))
+        key = f"tables.{schema.end_of(block.root, path[:hop])}.foreign_keys.{path[hop]}"
+        hint = f"count all rows without the join, or ask the curator for `on_missing: drop` at {key}"
+    error = NoViewError(f"no view can answer: {why}"[:600], hint=hint)
     nearest = schema.example(block.root)
     where_expressions = [p.expression for p in predicates(block.where)]
     places = [
@@ -492,7 +496,7 @@ def wanted_view(
     catalog: Catalog,
     widths: Callable[[str, str], str] = lambda table, column: "",
 ) -> str:
-    """One line below `views:`; empty where the table is not one that views count.
+    """One line below `views:`; empty where no view would answer.
 
     Args:
         block: the question.
@@ -513,8 +517,12 @@ def wanted_view(
         hops = (ref.path[:n] for n in range(1, len(ref.path) + 1))
         path = next((hop for hop in hops if hop in tables and catalog.tables[tables[hop]].is_public), None)
         if path is None:
-            name = f"{_place_name(catalog, of, ref.path, ref.table)}.{ref.column}"
-            axes[name], cuts[name] = [], widths(ref.table, ref.column)
+            columns = catalog.tables[ref.table].columns
+            column = next((c for c in columns if columns[c].has_domain), "") if ref.partner else ref.column
+            if not column:
+                return ""  # no axis says which rows find a private row without columns
+            name = f"{_place_name(catalog, of, ref.path, ref.table)}.{column}"
+            axes[name], cuts[name] = [], widths(ref.table, column)
         else:
             table = reachable(catalog, of)[path]
             axes.setdefault(_place_name(catalog, of, path, table), []).append(ref.column)

@@ -280,6 +280,7 @@ class Schema:
         person_facts: facts whose rows name people, by name in lower case.
         fields: (table, column of times, field), in lower case -> the derived column of an axis that holds it.
         beside: those of them whose column has an axis beside one of the times themselves in some view.
+        found: (counted table in lower case, path) where every row that counts finds a row at the end of the path.
         named: the stars of releases that are open beside it, and its own, by what they are called in lower case.
     """
 
@@ -292,6 +293,7 @@ class Schema:
     person_facts: Mapping[str, PersonFact] = field(default_factory=dict)
     fields: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     beside: frozenset[tuple[str, str, str]] = frozenset()
+    found: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
     named: Mapping[str, Schema] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> SchemaTable | None:
@@ -320,7 +322,7 @@ class Schema:
     def complete(self, root: str, path: tuple[str, ...]) -> bool:
         """True if the release keeps no row of a table without a partner at the end of a path."""
         along = (a for a in self.axes if a.of.lower() == root.lower() and a.path[: len(path)] == path)
-        return any(axis.missing_leaf is None for axis in along)
+        return (root.lower(), path) in self.found or any(axis.missing_leaf is None for axis in along)
 
     def dangles(self, root: str, ref: ColumnRef) -> bool:
         """True if a column is a foreign key that may be NULL, or name no row, in rows that the release keeps."""
@@ -484,7 +486,10 @@ def catalog_schema(catalog: Catalog) -> Schema:
             continue
         held = {summary_spelling(catalog, summary): column for column, summary in summaries.items()}
         facts[name.lower()] = PersonFact(name, path, held)
-    return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts)
+    # a device knows no keys but those of its axes, and reports rows whose other keys find none
+    counted = () if catalog.collection is not None else catalog.star.tables.values()
+    found = frozenset((table.name.lower(), path) for table in counted for path in table.found)
+    return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts, found=found)
 
 
 def _people(catalog: Catalog) -> PrivacyUnit | None:

@@ -84,7 +84,6 @@ class Need:
         measures: what is counted and summed; none where values are listed.
         sql, number: the statement, and which of its blocks this is.
         block: that block; of a quantile the one that counts its rows.
-        along: for joins that leave out no row an axis beyond them: some view must have one, to say so.
         of_quantile: whether the rows counted are those that a quantile is of.
     """
 
@@ -95,7 +94,6 @@ class Need:
     sql: str
     number: int
     block: Block
-    along: tuple[ScaffoldAxis, ...] = ()
     of_quantile: bool = False
 
     @property
@@ -306,13 +304,9 @@ class _Reader:
             ref = block.columns[at]
             if not ref.partner and position is not None:
                 columns.setdefault(by_axis[view.axes[position]], set()).add((ref.table, ref.column))
-        columns, along = _without_coarser(columns, self._held), list[ScaffoldAxis]()
+        columns, found = _without_coarser(columns, self._held), self.answerer.schema.found
         for path in (ref.path for ref in block.columns if ref.partner):
-            if any(_covers(p, path) for p in columns):
-                continue
-            if sure := self._never_missing(path, root_axes):
-                along.append(sure)
-            else:
+            if (block.root.lower(), path) not in found and not any(_covers(p, path) for p in columns):
                 columns.setdefault(self._along(path, root_axes), set())
         columns = columns or {self._shortest(root_axes): set()}
         view_axes = tuple(root_axes[p] for p in columns)
@@ -323,7 +317,7 @@ class _Reader:
         measures = dict.fromkeys(["count", *(term.measure for term in terms)])
         return Need(
             next(iter(columns)).of, {p: frozenset(c) for p, c in columns.items()},
-            {p: e for p, e in ends.items() if e is not None}, tuple(measures), text, number, block, tuple(along),
+            {p: e for p, e in ends.items() if e is not None}, tuple(measures), text, number, block,
         )  # fmt: skip
 
     def _listing(self, block: Block, text: str, number: int) -> Need:
@@ -353,13 +347,6 @@ class _Reader:
     def _held(self, place_: ScaffoldAxis) -> frozenset[tuple[str, str]]:
         """The columns that an axis tells."""
         return frozenset((c.table, c.column) for c in self.answerer.release.axes[self.axes[place_]].columns)
-
-    def _never_missing(self, path: KeyPath, root_axes: Mapping[ScaffoldAxis, int]) -> ScaffoldAxis | None:
-        """The shortest axis that says that rows without a partner along a path are left out anyway."""
-        axes = self.answerer.release.axes
-        beyond = [p for p in root_axes if p.path[: len(path)] == path]
-        sure = [p for p in beyond if axes[root_axes[p]].missing_leaf is None]
-        return self._shortest(sure) if sure else None
 
     def _shortest(self, places: Iterable[ScaffoldAxis]) -> ScaffoldAxis:
         return min(places, key=lambda p: self.answerer.release.axes[self.axes[p]].leaves)
