@@ -470,9 +470,10 @@ def no_view(
         wanted: the view that would answer it, as YAML; empty where none would.
     """
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
-    hint = "drop what is missing, or ask the curator for " + (
-        f"the view `{wanted}`" if wanted else "a view with it"
-    )
+    view = f"the view `{wanted}`" if wanted else "a view with it"
+    hint = f"drop what is missing, or ask the curator for {view}"
+    if not said:
+        hint = schema.people_hint(block.root) or hint
     if lacking is not None and block.columns[lacking].partner and not wanted:
         path = block.columns[lacking].path
         hop = next(hop for hop in range(len(path)) if not schema.complete(block.root, path[: hop + 1]))

@@ -378,6 +378,12 @@ class Schema:
             return f"SELECT DISTINCT {column} FROM {name}"
         return f"SELECT COUNT(*) FROM {self.counted[0]}" if self.counted else ""
 
+    def people_hint(self, name: str) -> str:
+        """Another way to count people, where no view counts rows of their own table; empty of any other table."""
+        if self.unit is None or name.lower() != self.unit.table.lower():
+            return ""
+        return f"COUNT(DISTINCT {self.unit.key}) of a fact counts the people who have rows there"
+
     def twin(self, ref: ColumnRef) -> ColumnRef:
         """A foreign key's value is the key it points at: the column one hop further on, else itself."""
         table = self.table(ref.table)

@@ -292,7 +292,8 @@ class _Reader:
         if not root_axes:
             raise NoViewError(
                 f"rows of {block.root} cannot be counted alongside those of tables that join it, or have no domain",
-                hint=f"declare domains in tables.{block.root}; under `unit: row` ask it in a catalog of its own",
+                hint=self.answerer.schema.people_hint(block.root)
+                or f"declare domains in tables.{block.root}; under `unit: row` ask it in a catalog of its own",
             )
         view = AskedView("", block.root, tuple(root_axes.values()), {}, 0)
         placed = place(block, terms, view, self.answerer.release, self.answerer.schema)

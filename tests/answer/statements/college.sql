@@ -25,6 +25,8 @@ SELECT kind, COUNT(*), SUM(score) FROM marks LEFT $STUDENTS GROUP BY kind;
 # Which marks name a student is in no axis.
 $DROP = count all rows without the join, or ask the curator for `on_missing: drop` at tables.marks.foreign_keys.id_student
 ## refused NoViewError
+-- no view counts rows of students; COUNT(DISTINCT id_student) of a fact counts the people who have rows there
+SELECT COUNT(*) FROM students;
 -- scores lacks the join along id_student .. $DROP
 SELECT COUNT(*) FROM marks $STUDENTS;
 -- $DROP
