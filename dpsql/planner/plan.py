@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsql.catalog import Catalog
-from dpsql.catalog.graph import paths_to, reachable
+from dpsql.catalog.graph import place_name, reachable
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.run import run
 from dpsql.matrices.kronecker import ProductReading, on_runs
@@ -311,13 +311,9 @@ def _partner(
     path = ref.path
     if schema.complete(view.of, path):
         return PlaceholderPosition(None, None)
-    columns = [
-        (position, partner_column(path, ref.column, i, release)) for position, i in enumerate(view.axes)
-    ]
-    places = [
-        PlaceholderPosition(position, column or None) for position, column in columns if column is not None
-    ]
-    return next((p for p in places if p.column is None), next(iter(places), None))
+    columns = ((at, partner_column(path, ref.column, i, release)) for at, i in enumerate(view.axes))
+    places = [PlaceholderPosition(at, column or None) for at, column in columns if column is not None]
+    return min(places, key=lambda position: position.column is not None, default=None)
 
 
 def partner_column(path: tuple[str, ...], key: str, number: int, release: Release) -> str | None:
@@ -397,7 +393,8 @@ def make_plan(
         plan = plan.by_leaf
     if prod(plan.shape) > MAX_GROUPS:
         raise NotSupportedError(
-            f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely"
+            f"the statement has more than {MAX_GROUPS} groups",
+            hint="declare the truth of its comparison as a column" if block.ties else "group more coarsely",
         )
     return plan
 
@@ -513,7 +510,8 @@ def wanted_view(
     axes: dict[str, list[str]] = {}
     cuts: dict[str, str] = {}
     tables = reachable(catalog, of)
-    for ref in [*shown, *(ref for ref in refs if ref.partner and not _covered(ref, shown))]:
+    joins = [ref for ref in refs if ref.partner and not any(_leads(ref.path, s.path) for s in shown)]
+    for ref in (*shown, *joins):
         # the first public table on the way to the column
         hops = (ref.path[:n] for n in range(1, len(ref.path) + 1))
         path = next((hop for hop in hops if hop in tables and catalog.tables[tables[hop]].is_public), None)
@@ -522,11 +520,10 @@ def wanted_view(
             column = next((c for c in columns if columns[c].has_domain), "") if ref.partner else ref.column
             if not column:
                 return ""  # no axis says which rows find a private row without columns
-            name = f"{_place_name(catalog, of, ref.path, ref.table)}.{column}"
+            name = f"{place_name(catalog, of, ref.path)}.{column}"
             axes[name], cuts[name] = [], widths(ref.table, column)
         else:
-            table = reachable(catalog, of)[path]
-            axes.setdefault(_place_name(catalog, of, path, table), []).append(ref.column)
+            axes.setdefault(place_name(catalog, of, path), []).append(ref.column)
     if not axes:
         return ""
     written = ", ".join(
@@ -538,13 +535,3 @@ def wanted_view(
     name = "_by_".join((by or [axis.rpartition(".")[2]])[-1] for axis, by in axes.items())
     measures = ", ".join(dict.fromkeys(["count", *(term.measure for term in terms)]))
     return f"{name}: {{of: {of}, axes: [{written}], measures: [{measures}]}}"
-
-
-def _covered(partner: ColumnRef, refs: Sequence[ColumnRef]) -> bool:
-    """True if the axis of some column says which rows have a partner too."""
-    return any(ref.path[: len(partner.path)] == partner.path for ref in refs)
-
-
-def _place_name(catalog: Catalog, of: str, path: tuple[str, ...], table: str) -> str:
-    """The shortest name of a place."""
-    return table if len(paths_to(catalog, of, table)) == 1 or not path else ".".join(path)

@@ -218,9 +218,11 @@ class Designer(AxisWriter):
         return tuple(self.axis(p, columns[p], ends[p], coarsest=coarsest, fine=fine[p]) for p in finest)
 
     def _tells(self, finer: ScaffoldAxis, coarser: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> bool:
-        """True if one axis has another's columns among its levels: a city's has its nation's."""
-        axis = None if finer.column is None else self.catalog.tables[finer.table].columns[finer.column].axis
-        levels = () if axis is None or finer.path != coarser.path else axis.levels[:-1]
+        """True if one axis has another's columns among its levels: a city's has its nation's. A join asks for none."""
+        if finer.path != coarser.path or finer.column is None:
+            return False
+        axis = self.catalog.tables[finer.table].columns[finer.column].axis
+        levels = () if axis is None else axis.levels[:-1]
         return columns <= {(finer.table, level) for level in levels}
 
     def _view(self, needs: frozenset[Need]) -> Designed | None:
