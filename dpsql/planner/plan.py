@@ -468,9 +468,8 @@ def no_view(
     """
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
     view = f"the view `{wanted}`" if wanted else "a view with it"
-    hint = f"drop what is missing, or ask the curator for {view}"
-    if not said:
-        hint = schema.people_hint(block.root) or hint
+    hint = "" if said else schema.people_hint(block.root)
+    hint = hint or f"drop what is missing, or ask the curator for {view}"
     if lacking is not None and block.columns[lacking].partner and not wanted:
         path = block.columns[lacking].path
         hop = next(hop for hop in range(len(path)) if not schema.complete(block.root, path[: hop + 1]))

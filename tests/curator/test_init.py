@@ -585,7 +585,7 @@ def test_a_column_that_repeats_people_makes_a_table_of_them(tmp_path: Path) -> N
 
 ENROLLED = {
     "studentInfo": "SELECT i % 300 AS id_student, 'M' || i // 300 AS code_module, CASE WHEN i % 300 < 150 THEN "
-    "'F' ELSE 'M' END AS gender, 'r' || i % 3 AS region, "
+    "'F' ELSE 'M' END AS gender, 'r' || i % 3 AS region, 1950 + i % 60 AS born, "
     "['Pass', 'Fail'][1 + i % 2] AS final_result FROM range(400) r(i)",
     "studentAssessment": "SELECT i % 310 AS id_student, i % 101 AS score FROM range(4000) r(i)",
 }
@@ -599,7 +599,7 @@ def test_where_no_table_is_of_people_the_draft_makes_one_by_names_alone(rows: in
     assert catalog.privacy.unit.name == "students.id_student" and "privacy" in catalog.unconfirmed()
     students = catalog.tables["students"]
     assert (students.people_of, students.key) == ("studentInfo", "id_student")
-    assert {name: column.categories for name, column in students.written.items()} == {"gender": ("F", "M")}
+    assert [c.categories or c.bounds for c in students.written.values()] == [("F", "M"), (1950, 2009)]
     assert {t: [*catalog.tables[t].foreign_keys] for t in ENROLLED} == {t: ["id_student"] for t in ENROLLED}
     assert any("students is made of the rows of studentInfo" in note for note in made.notes)
 

@@ -202,7 +202,7 @@ def _designed(
         f"views.{name}: `workload` of {axis.axis} is not used; the file of questions replaces it"
         for name, view in catalog.views.items() for axis in view.axes if axis.workload
     )  # fmt: skip
-    ties = dict.fromkeys(advice for question in questions for advice in question.ties)
+    ties = dict.fromkeys(tie for question in questions for tie in question.ties)
     notes = (*unheard, *left_out, *_coarse(foreseen), *ties)
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
 
