@@ -467,6 +467,8 @@ def no_view(
         wanted: the view that would answer it, as YAML; empty where none would.
     """
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
+    people = () if schema.unit is None else schema.unit.columns.get(block.root.lower(), ())
+    named = next((ref for ref in block.columns if ref in people), None)
     view = f"the view `{wanted}`" if wanted else "a view with it"
     hint = "" if said else schema.people_hint(block.root)
     hint = hint or f"drop what is missing, or ask the curator for {view}"
@@ -475,6 +477,11 @@ def no_view(
         hop = next(hop for hop in range(len(path)) if not schema.complete(block.root, path[: hop + 1]))
         key = f"tables.{schema.end_of(block.root, path[:hop])}.foreign_keys.{path[hop]}"
         hint = f"count all rows without the join, or ask the curator for `on_missing: drop` at {key}"
+    if named is not None:
+        why = f"{named} identifies people, and no answer lists them"
+        hint = (
+            f"COUNT(DISTINCT {named.column}) counts each of them once, and takes the same WHERE and GROUP BY"
+        )
     error = NoViewError(f"no view can answer: {why}"[:600], hint=hint)
     nearest = schema.example(block.root)
     where_expressions = [p.expression for p in predicates(block.where)]

@@ -27,6 +27,10 @@ $DROP = count all rows without the join, or ask the curator for `on_missing: dro
 ## refused NoViewError
 -- no view counts rows of students; COUNT(DISTINCT id_student) of a fact counts the people who have rows there
 SELECT COUNT(*) FROM students;
+-- enrolled.id_student identifies people, and no answer lists them; COUNT(DISTINCT id_student) counts each of them once
+SELECT id_student, COUNT(*) FROM enrolled GROUP BY id_student;
+-- marks.id_student identifies people
+SELECT COUNT(*) FROM marks WHERE id_student = 5;
 -- scores lacks the join along id_student .. $DROP
 SELECT COUNT(*) FROM marks $STUDENTS;
 -- $DROP
