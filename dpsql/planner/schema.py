@@ -492,9 +492,7 @@ def catalog_schema(catalog: Catalog) -> Schema:
             continue
         held = {summary_spelling(catalog, summary): column for column, summary in summaries.items()}
         facts[name.lower()] = PersonFact(name, path, held)
-    # a device knows no keys but those of its axes, and reports rows whose other keys find none
-    counted = () if catalog.collection is not None else catalog.star.tables.values()
-    found = frozenset((table.name.lower(), path) for table in counted for path in table.found)
+    found = frozenset((of.lower(), path) for of, table in catalog.star.tables.items() for path in table.found)
     return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts, found=found)
 
 

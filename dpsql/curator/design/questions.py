@@ -264,12 +264,29 @@ class _Reader:
         ties: tuple[str, ...] = ()
         try:
             statement = split_statement(parse(text, ""), self.answerer.schema, text)
-            catalog = self.priced.plan.catalog
-            ties = tuple(_as_column(catalog, block, tie) for block in statement.blocks for tie in block.ties)
+            ties = tuple(self._as_column(block, tie) for block in statement.blocks for tie in block.ties)
             needs = [need for i, block in enumerate(statement.blocks) for need in self._needs(block, text, i)]
             return DesignQuestion(text, tuple(needs), None, ties)
         except Error as error:
             return DesignQuestion(text, (), str(error), ties)
+
+    def _as_column(self, block: Block, tie: tuple[ColumnRef, str, ColumnRef]) -> str:
+        """Advice to make one column of a comparison, in place of all pairs of two columns' values."""
+        (left, word, right), root, catalog = tie, block.root, self.priced.plan.catalog
+        near, far = sorted((left, right), key=lambda ref: len(ref.path))
+        truth = f"{left.table}.{left.column} {COMPARISONS[word]} {right.table}.{right.column}"
+        name = f"{left.column}_{word.lower()}_{right.column}"
+        source = catalog.source
+        place = "" if source is None or source.kind.is_server else source.tables.get(root, "")
+        how = f"compute it where {root} is written"
+        if place and near.path == far.path:
+            how = f"write `derive: {{{name}: {left.column} {COMPARISONS[word]} {right.column}}}` in tables.{near.table}"
+        elif place and not is_select(place) and len(far.path) == 1 and catalog.tables[far.table].is_public:
+            row = f"SELECT {root}.*, {truth} AS {name} FROM '{place}' AS {root}"
+            key = f"{root}.{far.path[0]} = {far.table}.{catalog.tables[far.table].key}"
+            how = f"read {root} in `source` as `{row} LEFT JOIN {far.table} ON {key}`"
+        what = f"{truth} is summed over all pairs of values, and errs less as a column of its own"
+        return f"{what}: {how}, declare `{name}: {{type: bool, nullable: true}}`, and ask for {name}"
 
     def _needs(self, block: Block, text: str, number: int) -> Iterator[Need]:
         """Needs of a block's sums or listed values, and of each of its quantiles."""
@@ -401,24 +418,6 @@ class _Reader:
         if not isinstance(rule, OrderedRule) or spec is None or spec.type not in ("int", "decimal"):
             return None
         return None if int(rule.starts[-1] - rule.starts[0]) + 1 == len(rule.starts) else spec.digits
-
-
-def _as_column(catalog: Catalog, block: Block, tie: tuple[ColumnRef, str, ColumnRef]) -> str:
-    """Advice to make one column of a comparison, in place of all pairs of two columns' values."""
-    (left, word, right), root, source = tie, block.root, catalog.source
-    near, far = sorted((left, right), key=lambda ref: len(ref.path))
-    truth = f"{left.table}.{left.column} {COMPARISONS[word]} {right.table}.{right.column}"
-    name = f"{left.column}_{word.lower()}_{right.column}"
-    place = "" if source is None or source.kind.is_server else source.tables[root]
-    how = f"compute it where {root} is written"
-    if place and near.path == far.path:
-        how = f"write `derive: {{{name}: {left.column} {COMPARISONS[word]} {right.column}}}` in tables.{near.table}"
-    elif place and not is_select(place) and len(far.path) == 1 and catalog.tables[far.table].is_public:
-        row = f"SELECT {root}.*, {truth} AS {name} FROM '{place}' AS {root}"
-        key = f"{root}.{far.path[0]} = {far.table}.{catalog.tables[far.table].key}"
-        how = f"read {root} in `source` as `{row} LEFT JOIN {far.table} ON {key}`"
-    what = f"{truth} is summed over all pairs of values, and errs less as a column of its own"
-    return f"{what}: {how}, declare `{name}: {{type: bool, nullable: true}}`, and ask for {name}"
 
 
 def _without_coarser(
