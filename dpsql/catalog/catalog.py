@@ -107,6 +107,7 @@ class StarTable:
         one_row: whether each row is a unit, or names the unit that it is.
         unique: whether a unit owns at most one row by the keys of the catalog.
         bounding: how many rows of one unit count.
+        found: paths at whose end every row that counts finds a row, as far as the catalog says so.
     """
 
     name: str
@@ -115,6 +116,7 @@ class StarTable:
     one_row: bool
     unique: bool
     bounding: BoundingRule
+    found: frozenset[KeyPath]
 
     @property
     def cuts(self) -> bool:
@@ -187,13 +189,19 @@ class Star:
 
 
 def _table(catalog: CatalogFields, of: str) -> StarTable:
-    tables, unit = reachable(catalog, of), catalog.privacy.unit
-    hops = []
+    tables, unit, owner = reachable(catalog, of), catalog.privacy.unit, unit_path(catalog, of)
+    # a row that finds none on the way to the unit's key is nobody's, and people made of rows have one for each key
+    made = owner is not None and catalog.tables[str(unit.table)].people_of == owner.table
+    sure = () if owner is None else (*owner.path, *([owner.column] if made else []))
+    hops, found = [], set[KeyPath]([()])
     for path, name in tables.items():
         if path:
             parent, key = tables[path[:-1]], str(catalog.tables[name].key)
             drops = catalog.tables[parent].foreign_keys[path[-1]].drops
             hops.append(Hop(path, name, key, drops, is_own(catalog, of, path), parent))
+            # a device knows no keys but those of its axes, and reports rows whose other keys find none
+            if catalog.collection is None and path[:-1] in found and (drops or path == sure[: len(path)]):
+                found.add(path)
     limit = max_ids(catalog, of)
     rows = 0 if isinstance(limit, str) else limit
     spec, one_row = catalog.tables[of], unit.table in (None, of)
@@ -203,7 +211,7 @@ def _table(catalog: CatalogFields, of: str) -> StarTable:
     unique = one_row or is_unique_per_unit(catalog, of)
     measured = rows > 0 and not unique and catalog.stream is None
     rule = BoundingRule(spec.bounding, rows, written if measured else Fraction(0))
-    return StarTable(of, tuple(hops), unit_path(catalog, of), one_row, unique, rule)
+    return StarTable(of, tuple(hops), owner, one_row, unique, rule, frozenset(found))
 
 
 class Catalog(CatalogFields):

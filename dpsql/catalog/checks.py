@@ -213,7 +213,9 @@ def _check_view(catalog: CatalogFields, name: str, view: View) -> None:
         measures = view_measures(catalog, view)
         # Sums are published about the middle of their bounds, so they are read together with a count.
         if all(not measure.name.counts_rows for measure in measures):
-            raise CatalogError("sums need `count` in the same view", hint="add `count` to the measures")
+            raise CatalogError(
+                "sums and people need `count` in the same view", hint="add `count` to the measures"
+            )
         _check_unit_counts(catalog, view)
     with at_path("views", name, "axes"):
         axes = view_axes(catalog, view)

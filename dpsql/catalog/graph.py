@@ -263,7 +263,7 @@ def resolve_axis(catalog: CatalogFields, view: View, axis: AxisSpec) -> Resolved
     cuts = axis.cuts
     if cuts is not None and not spec.ordered:
         raise CatalogError(f"`{axis.axis}` is not ordered and cannot be cut", hint="remove the cuts")
-    name, missing = f"{_place(catalog, view.of, path)}.{column}", may_be_missing(catalog, view.of, path)
+    name, missing = f"{place_name(catalog, view.of, path)}.{column}", may_be_missing(catalog, view.of, path)
     return ResolvedAxis(name, view.of, path, table, column, spec, cuts, (), missing)
 
 
@@ -276,13 +276,13 @@ def _grain_axis(
             f"`{written}` is private; only a public dimension has `by`", hint="name one column"
         )
     members = tuple(_member(catalog, view.of, path, name) for name in by)
-    place = _place(catalog, view.of, path)
+    place = place_name(catalog, view.of, path)
     name = f"{place}({', '.join(by)})"
     missing = may_be_missing(catalog, view.of, path)
     return ResolvedAxis(name, view.of, path, table, None, None, None, members, missing)
 
 
-def _place(catalog: CatalogFields, of: str, path: KeyPath) -> str:
+def place_name(catalog: CatalogFields, of: str, path: KeyPath) -> str:
     """The shortest name of a place: its table if only one path leads there, otherwise the path."""
     table = reachable(catalog, of)[path]
     return table if len(paths_to(catalog, of, table)) == 1 else ".".join(path)

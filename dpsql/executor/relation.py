@@ -123,7 +123,8 @@ def choose(
         if view.ways and view.of.lower() == block.root.lower()
     ]  # fmt: skip
     plans = plans or coarse_plans
-    if not plans and any(term.measure == PEOPLE for term in terms):
+    joins = lacking is not None and block.columns[lacking].partner
+    if not plans and not joins and any(term.measure == PEOPLE for term in terms):
         raise refused or answerability.no_unit_view(block, terms, reasons, release, schema)
     if not plans:
         raise refused or no_view(block, reasons, schema, lacking, wanted_view(block, terms, release.catalog))

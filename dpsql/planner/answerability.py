@@ -51,7 +51,7 @@ from dpsql.matrices.model import PERHAPS
 from dpsql.planner.axis_query import FloatArray, decides, key_list
 from dpsql.planner.block import Block, one
 from dpsql.planner.leaf_values import UNKNOWN
-from dpsql.planner.plan import ReleaseView, ViewPlan, one_group, plan_of_leaves, used_columns, views_of
+from dpsql.planner.plan import ReleaseView, ViewPlan, one_group, plan_of_leaves, views_of, wanted_view
 from dpsql.planner.schema import INFORMATION, Listing, Schema, Term, data_type
 from dpsql.release import Release, StatisticMeta
 from dpsql.release.format import KeyListMeta
@@ -154,25 +154,14 @@ def no_unit_view(
         release: an open release.
         schema: its star.
     """
-    used = sorted(used_columns(block, terms))
-    axes = [_axis_name(block, column, release) for column in used if not block.columns[column].partner]
-    axes = list(dict.fromkeys(axes)) or [axis.name for axis in release.axes if axis.of == block.root][:1]
-    view = f"{PEOPLE}: {{of: {block.root}, axes: [{', '.join(axes)}], measures: [{', '.join(COUNTS)}]}}"
+    axes = ", ".join([axis.name for axis in release.axes if axis.of == block.root][:1])
+    view = wanted_view(block, terms, release.catalog)
+    view = view or f"{PEOPLE}: {{of: {block.root}, axes: [{axes}], measures: [{', '.join(COUNTS)}]}}"
     why = "; ".join(dict.fromkeys(refusals)) or f"no view counts the {PEOPLE} of {block.root}"
     counts = f"COUNT(*) counts rows of {block.root}"
     hint = f"ask the curator for a view such as `{view}`, its axis cut at the ends you ask; {counts}"
     error = NoViewError(f"{PEOPLE} cannot be counted here: {why}"[:600], hint=hint)
     return error.at("SELECT", block.span, schema.example(block.root))
-
-
-def _axis_name(block: Block, column: int, release: Release) -> str:
-    """A column as a catalog would name its axis, seen from the block's root."""
-    ref = block.columns[column]
-    for axis in release.axes:
-        on_axis = any((c.table, c.column, c.path) == (ref.table, ref.column, ref.path) for c in axis.columns)
-        if on_axis and axis.of == block.root:
-            return axis.name
-    return f"{ref.table}.{ref.column}"
 
 
 def overlap_caveat(plan: ViewPlan, terms: Sequence[Term], release: Release) -> str:

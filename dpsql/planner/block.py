@@ -290,6 +290,7 @@ class Block:
         tables: what it reads.
         release: the release that the statement names for it, in lower case; empty where any may answer.
         never_null: columns whose COUNT is that of all rows, since the catalog calls them never NULL.
+        ties: comparisons of columns of two axes, whose pairs of values are among its groups: column, word, column.
         plans: what it shares with other blocks of its shape; None where its statement was read and not filled.
     """
 
@@ -304,4 +305,5 @@ class Block:
     tables: tuple[str, ...] = field(default=())
     release: str = ""
     never_null: tuple[str, ...] = ()
+    ties: tuple[tuple[ColumnRef, str, ColumnRef], ...] = ()
     plans: ShapePlans | None = field(default=None, compare=False, repr=False)

@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dpsql.errors import NotSupportedError, NoViewError
+from dpsql.errors import NotSupportedError
 from dpsql.executor.run import bad_expression, run
 from dpsql.planner.axis_query import ask_axis, cannot_leave, key_list
 from dpsql.planner.block import Block, CatalogValue
@@ -68,13 +68,6 @@ def catalog_plan(block: Block, release: Release, schema: Schema) -> ViewPlan:
         if isinstance(value, CatalogValue) and any(c not in placed for c in value.expression.columns):
             raise not_an_axis(value, block, schema)
     missing = [str(ref) for i, ref in enumerate(block.columns) if i not in placed and not ref.partner]
-    people = () if schema.unit is None else schema.unit.columns.get(block.root.lower(), ())
-    named = next((ref for i, ref in enumerate(block.columns) if i not in placed and ref in people), None)
-    if named is not None:
-        raise NoViewError(
-            f"{named} identifies people, and no answer lists them",
-            hint=f"COUNT(DISTINCT {named.column}) counts each of them once, and takes the same WHERE and GROUP BY",
-        ).at("FROM", block.span, schema.example(block.root))
     if missing:
         raise no_view(block, [f"the catalog publishes no domain of {', '.join(missing)}"], schema)
     axes = tuple(dict.fromkeys(axis for axis, _ in placed.values()))

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.base import COUNT, MeasureName
-from dpsql.catalog.graph import paths_to, reachable
+from dpsql.catalog.graph import place_name, reachable
 from dpsql.errors import NotSupportedError, NoViewError
 from dpsql.executor.run import run
 from dpsql.matrices.kronecker import ProductReading, on_runs
@@ -282,7 +282,7 @@ def place(
         used_columns(block, terms), key=lambda number: (block.columns[number].partner, number)
     ):
         ref = block.columns[number]
-        column_place = _partner(ref, view, release) if ref.partner else _own_place(ref, view, schema)
+        column_place = _partner(ref, view, release, schema) if ref.partner else _own_place(ref, view, schema)
         if column_place is None:
             return str(ref)
         placed[number] = column_place
@@ -301,22 +301,19 @@ def _own_place(ref: ColumnRef, view: ReleaseView, schema: Schema) -> Placeholder
     return PlaceholderPosition(position, column.name)
 
 
-def _partner(ref: ColumnRef, view: ReleaseView, release: Release) -> PlaceholderPosition | None:
+def _partner(
+    ref: ColumnRef, view: ReleaseView, release: Release, schema: Schema
+) -> PlaceholderPosition | None:
     """Column of a view that indicates which rows have a partner; None where there is none.
 
     An axis of a table farther out does not: its MISSING holds rows that lack a partner at any hop.
     """
     path = ref.path
-    axes = [i for i, axis in enumerate(release.axes) if axis.of == view.of]
-    if any(release.axes[i].missing_leaf is None and _leads(path, release.axes[i].path) for i in axes):
+    if schema.complete(view.of, path):
         return PlaceholderPosition(None, None)
-    columns = [
-        (position, partner_column(path, ref.column, i, release)) for position, i in enumerate(view.axes)
-    ]
-    places = [
-        PlaceholderPosition(position, column or None) for position, column in columns if column is not None
-    ]
-    return next((p for p in places if p.column is None), next(iter(places), None))
+    columns = ((at, partner_column(path, ref.column, i, release)) for at, i in enumerate(view.axes))
+    places = [PlaceholderPosition(at, column or None) for at, column in columns if column is not None]
+    return min(places, key=lambda position: position.column is not None, default=None)
 
 
 def partner_column(path: tuple[str, ...], key: str, number: int, release: Release) -> str | None:
@@ -396,7 +393,8 @@ def make_plan(
         plan = plan.by_leaf
     if prod(plan.shape) > MAX_GROUPS:
         raise NotSupportedError(
-            f"the statement has more than {MAX_GROUPS} groups", hint="group more coarsely"
+            f"the statement has more than {MAX_GROUPS} groups",
+            hint="declare the truth of its comparison as a column" if block.ties else "group more coarsely",
         )
     return plan
 
@@ -466,15 +464,25 @@ def no_view(
         said: what each view lacks.
         schema: the star.
         lacking: the number of a column that the nearest view lacks.
-        wanted: the view that would answer it, as YAML.
+        wanted: the view that would answer it, as YAML; empty where none would.
     """
     why = "; ".join(said) if said else f"no view counts rows of {block.root}"
-    error = NoViewError(
-        f"no view can answer: {why}"[:600],
-        hint=f"drop what is missing, or ask the curator for the view `{wanted}`"
-        if wanted
-        else "drop what is missing, or ask the curator for a view with it",
-    )
+    people = () if schema.unit is None else schema.unit.columns.get(block.root.lower(), ())
+    named = next((ref for ref in block.columns if ref in people), None)
+    view = f"the view `{wanted}`" if wanted else "a view with it"
+    hint = "" if said else schema.people_hint(block.root)
+    hint = hint or f"drop what is missing, or ask the curator for {view}"
+    if lacking is not None and block.columns[lacking].partner and not wanted:
+        path = block.columns[lacking].path
+        hop = next(hop for hop in range(len(path)) if not schema.complete(block.root, path[: hop + 1]))
+        key = f"tables.{schema.end_of(block.root, path[:hop])}.foreign_keys.{path[hop]}"
+        hint = f"count all rows without the join, or ask the curator for `on_missing: drop` at {key}"
+    if named is not None:
+        why = f"{named} identifies people, and no answer lists them"
+        hint = (
+            f"COUNT(DISTINCT {named.column}) counts each of them once, and takes the same WHERE and GROUP BY"
+        )
+    error = NoViewError(f"no view can answer: {why}"[:600], hint=hint)
     nearest = schema.example(block.root)
     where_expressions = [p.expression for p in predicates(block.where)]
     places = [
@@ -492,7 +500,7 @@ def wanted_view(
     catalog: Catalog,
     widths: Callable[[str, str], str] = lambda table, column: "",
 ) -> str:
-    """One line below `views:`; empty where the table is not one that views count.
+    """One line below `views:`; empty where no view would answer.
 
     Args:
         block: the question.
@@ -508,16 +516,20 @@ def wanted_view(
     axes: dict[str, list[str]] = {}
     cuts: dict[str, str] = {}
     tables = reachable(catalog, of)
-    for ref in [*shown, *(ref for ref in refs if ref.partner and not _covered(ref, shown))]:
+    joins = [ref for ref in refs if ref.partner and not any(_leads(ref.path, s.path) for s in shown)]
+    for ref in (*shown, *joins):
         # the first public table on the way to the column
         hops = (ref.path[:n] for n in range(1, len(ref.path) + 1))
         path = next((hop for hop in hops if hop in tables and catalog.tables[tables[hop]].is_public), None)
         if path is None:
-            name = f"{_place_name(catalog, of, ref.path, ref.table)}.{ref.column}"
-            axes[name], cuts[name] = [], widths(ref.table, ref.column)
+            columns = catalog.tables[ref.table].columns
+            column = next((c for c in columns if columns[c].has_domain), "") if ref.partner else ref.column
+            if not column:
+                return ""  # no axis says which rows find a private row without columns
+            name = f"{place_name(catalog, of, ref.path)}.{column}"
+            axes[name], cuts[name] = [], widths(ref.table, column)
         else:
-            table = reachable(catalog, of)[path]
-            axes.setdefault(_place_name(catalog, of, path, table), []).append(ref.column)
+            axes.setdefault(place_name(catalog, of, path), []).append(ref.column)
     if not axes:
         return ""
     written = ", ".join(
@@ -529,13 +541,3 @@ def wanted_view(
     name = "_by_".join((by or [axis.rpartition(".")[2]])[-1] for axis, by in axes.items())
     measures = ", ".join(dict.fromkeys([COUNT, *(term.measure for term in terms)]))
     return f"{name}: {{of: {of}, axes: [{written}], measures: [{measures}]}}"
-
-
-def _covered(partner: ColumnRef, refs: Sequence[ColumnRef]) -> bool:
-    """True if the axis of some column says which rows have a partner too."""
-    return any(ref.path[: len(partner.path)] == partner.path for ref in refs)
-
-
-def _place_name(catalog: Catalog, of: str, path: tuple[str, ...], table: str) -> str:
-    """The shortest name of a place."""
-    return table if len(paths_to(catalog, of, table)) == 1 or not path else ".".join(path)

@@ -281,6 +281,7 @@ class Schema:
         person_facts: facts whose rows name people, by name in lower case.
         fields: (table, column of times, field), in lower case -> the derived column of an axis that holds it.
         beside: those of them whose column has an axis beside one of the times themselves in some view.
+        found: (counted table in lower case, path) where every row that counts finds a row at the end of the path.
         named: the stars of releases that are open beside it, and its own, by what they are called in lower case.
     """
 
@@ -293,6 +294,7 @@ class Schema:
     person_facts: Mapping[str, PersonFact] = field(default_factory=dict)
     fields: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     beside: frozenset[tuple[str, str, str]] = frozenset()
+    found: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
     named: Mapping[str, Schema] = field(default_factory=dict, compare=False, repr=False)
 
     def table(self, name: str) -> SchemaTable | None:
@@ -321,7 +323,7 @@ class Schema:
     def complete(self, root: str, path: tuple[str, ...]) -> bool:
         """True if the release keeps no row of a table without a partner at the end of a path."""
         along = (a for a in self.axes if a.of.lower() == root.lower() and a.path[: len(path)] == path)
-        return any(axis.missing_leaf is None for axis in along)
+        return (root.lower(), path) in self.found or any(axis.missing_leaf is None for axis in along)
 
     def dangles(self, root: str, ref: ColumnRef) -> bool:
         """True if a column is a foreign key that may be NULL, or name no row, in rows that the release keeps."""
@@ -376,6 +378,12 @@ class Schema:
         if column := next(columns, None):
             return f"SELECT DISTINCT {column} FROM {name}"
         return f"SELECT COUNT(*) FROM {self.counted[0]}" if self.counted else ""
+
+    def people_hint(self, name: str) -> str:
+        """Another way to count people, where no view counts rows of their own table; empty of any other table."""
+        if self.unit is None or name.lower() != self.unit.table.lower():
+            return ""
+        return f"COUNT(DISTINCT {self.unit.key}) of a fact counts the people who have rows there"
 
     def twin(self, ref: ColumnRef) -> ColumnRef:
         """A foreign key's value is the key it points at: the column one hop further on, else itself."""
@@ -485,7 +493,8 @@ def catalog_schema(catalog: Catalog) -> Schema:
             continue
         held = {summary_spelling(catalog, summary): column for column, summary in summaries.items()}
         facts[name.lower()] = PersonFact(name, path, held)
-    return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts)
+    found = frozenset((of.lower(), path) for of, table in catalog.star.tables.items() for path in table.found)
+    return Schema(catalog.name, tables, (), frozenset(), _people(catalog), person_facts=facts, found=found)
 
 
 def _people(catalog: Catalog) -> PrivacyUnit | None:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from dpsql.errors import NotSupportedError, ProgrammingError, RawRowsError
 from dpsql.planner.block import ROWS, Block, ErrorOf, Form, is_form
 from dpsql.planner.schema import TRUE, Predicate, every
-from dpsql.row_expressions.expression import Node
+from dpsql.row_expressions.expression import Node, column_comparison
 from dpsql.sql import finer_groups, parse
 from dpsql.sql.aggregates import aggregate, error_call, form_of
 from dpsql.sql.binding import Binding, condition, derived, expression, joined
@@ -109,7 +109,10 @@ def build(
     binding.within = every([*present])
     met = [(conjunct, test) for conjunct, test in met if test not in present]
     where = every([*(test for _, test in met if not binding.ties_axes(test)), *joined(binding)])
-    later += [conjunct for conjunct, test in met if binding.ties_axes(test)]
+    tied = [conjunct for conjunct, test in met if binding.ties_axes(test)]
+    later += tied
+    compared = [n for n in (*tied, *builder.groups) if column_comparison(n) and not binding.of_one_axis(n)]
+    ties = [(binding.ref(n.this), type(n).__name__, binding.ref(n.expression)) for n in compared]
     groups, shape = _over_groups(builder, select, scope, track, answers, later)
     keys = tuple(expression(binding, group) for group in groups)
     draft.block = Block(
@@ -124,6 +127,7 @@ def build(
         tuple(dict.fromkeys(instance.table.name for instance in rows.instances)),
         context.release,
         tuple(binding.never_null),
+        tuple(ties),
     )
     return shape
 

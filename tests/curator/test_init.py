@@ -585,7 +585,7 @@ def test_a_column_that_repeats_people_makes_a_table_of_them(tmp_path: Path) -> N
 
 ENROLLED = {
     "studentInfo": "SELECT i % 300 AS id_student, 'M' || i // 300 AS code_module, CASE WHEN i % 300 < 150 THEN "
-    "'F' ELSE 'M' END AS gender, 'r' || i % 3 AS region, "
+    "'F' ELSE 'M' END AS gender, 'r' || i % 3 AS region, 1950 + i % 60 AS born, "
     "['Pass', 'Fail'][1 + i % 2] AS final_result FROM range(400) r(i)",
     "studentAssessment": "SELECT i % 310 AS id_student, i % 101 AS score FROM range(4000) r(i)",
 }
@@ -599,7 +599,7 @@ def test_where_no_table_is_of_people_the_draft_makes_one_by_names_alone(rows: in
     assert catalog.privacy.unit.name == "students.id_student" and "privacy" in catalog.unconfirmed()
     students = catalog.tables["students"]
     assert (students.people_of, students.key) == ("studentInfo", "id_student")
-    assert {name: column.categories for name, column in students.written.items()} == {"gender": ("F", "M")}
+    assert [c.categories or c.bounds for c in students.written.values()] == [("F", "M"), (1950, 2009)]
     assert {t: [*catalog.tables[t].foreign_keys] for t in ENROLLED} == {t: ["id_student"] for t in ENROLLED}
     assert any("students is made of the rows of studentInfo" in note for note in made.notes)
 
@@ -643,7 +643,8 @@ def answers_as_duckdb(folder: Path, text: str, tables: dict[str, str], questions
 
 RENTED = {
     "customer": "SELECT i AS customer_id, ['north', 'south', 'east'][1 + i % 3] AS region FROM range(600) AS r(i)",
-    "film": "SELECT i AS film_id, ['G', 'PG', 'R'][1 + i % 3] AS rating, 60 + i AS minutes FROM range(40) AS r(i)",
+    "film": "SELECT i AS film_id, ['G', 'PG', 'R'][1 + i % 3] AS rating, 60 + i AS minutes,"
+    " DATE '2024-01-10' + CAST(7 * i AS INTEGER) AS shown FROM range(40) AS r(i)",
     "rental": "SELECT i AS rental_id, i % 600 AS customer_id, i % 37 AS film_id,"
     " DATE '2024-01-05' + CAST(i % 300 AS INTEGER) AS due, CASE WHEN i % 9 > 0 THEN"
     " DATE '2024-01-01' + CAST(i % 300 + i % 11 AS INTEGER) END AS back,"
@@ -679,6 +680,20 @@ def test_facts_under_facts_answer_and_so_does_what_is_asked_next(tmp_path: Path)
     )
     asked = (*questions[:2], *questions[3:], *following)
     answers_as_duckdb(tmp_path, confirmed(made.text), RENTED, asked)
+
+
+def test_a_comparison_along_a_key_comes_with_the_source_that_makes_it_a_column(tmp_path: Path) -> None:
+    late = "SELECT {}, COUNT(*) AS n FROM rental JOIN film USING (film_id) GROUP BY 1".format
+    choices = CuratorChoices("customer.customer_id", frozenset({"film"}), "200", "200")
+    made = of_tables(tmp_path, RENTED, choices, [late("rental.due >= film.shown"), late("rating")])
+    assert made.design is not None and made.design.served == 2
+    source, column = made.design.notes[0].split("`")[3:6:2]
+    text = confirmed(made.text).replace("rental: rental.parquet", f"rental: {source}")
+    (tmp_path / "late.yaml").write_text(text.replace("      due: {", f"      {column}\n      due: {{"))
+    made = api.design(tmp_path / "late.yaml", [late("due_gte_shown")])
+    source = source.replace("'rental.parquet' AS", "rental AS")
+    tables = {**RENTED, "": f"CREATE OR REPLACE TABLE rental AS {source}"}
+    answers_as_duckdb(tmp_path, made.text, tables, (late("due_gte_shown"),))
 
 
 def test_one_way_to_a_person_is_the_one_that_questions_join(tmp_path: Path) -> None:

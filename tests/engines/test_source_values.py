@@ -12,6 +12,7 @@ import pytest
 from dpsql.engines import values
 from dpsql.engines.registry import Engine
 from dpsql.errors import SourceError
+from dpsql.row_expressions import literal
 from tests.engines.servers import Server, new_schema
 from tests.privacy.source_star import cells, opened, star
 from tests.privacy.test_source_pairs import FLOAT_TEXTS, MOMENTS, TEXTS, UUIDS, decimals, whole
@@ -31,16 +32,12 @@ def folding(postgres: Server) -> Server:
         f"CREATE DOMAIN {SCHEMA}.digits AS numeric(39,0)",
         f"CREATE DOMAIN {SCHEMA}.ids AS {SCHEMA}.digits",
         f"CREATE DOMAIN {SCHEMA}.mail AS {SCHEMA}.citext",
-        f"CREATE TYPE {SCHEMA}.mood AS ENUM ({', '.join(quoted(text) for text in ENUMS)})",
+        f"CREATE TYPE {SCHEMA}.mood AS ENUM ({', '.join(map(literal, ENUMS))})",
     )
     return postgres
 
 
 ENUMS = [text for text in TEXTS if 0 < len(text) < 60]
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def run(server: Server, *statements: str) -> None:
@@ -206,7 +203,7 @@ def test_one_equality_for_each_stored_type(folding: Server, tmp_path: Path, pers
     assert len(KEYS[person]) >= 40 or person == "boolean"
     selects = [
         " UNION ALL ".join(
-            f"SELECT {quoted(text)}::{kind.split(' COLLATE')[0]}, {n}" for n, text in enumerate(KEYS[kind])
+            f"SELECT {literal(text)}::{kind.split(' COLLATE')[0]}, {n}" for n, text in enumerate(KEYS[kind])
         )
         for kind in (person, sales)
     ]

@@ -8,6 +8,9 @@ $SETS = FROM visit v JOIN patient p ON v.patient_id = p.patient_id GROUP BY
 SELECT COUNT(*), SUM(v.minutes) FROM visit v JOIN $CHAIN;
 SELECT COUNT(*), SUM(v.minutes) FROM visit v JOIN $HOPS;
 SELECT COUNT(*) FROM visit v, doctor d, ward w WHERE v.doctor_id = d.doctor_id AND d.ward_id = w.ward_id;
+# a view that has the ages too says who has a patient
+-- 1
+SELECT rooms, COUNT(*) FROM visit JOIN patient USING (patient_id) LEFT JOIN home USING (home_id) GROUP BY 1;
 SELECT COUNT(*) FROM visit v LEFT JOIN $LEFT WHERE w.ward_id IS NULL;
 SELECT COUNT(*) FROM visit v LEFT JOIN $LEFT WHERE h.hospital_id IS NOT NULL OR v.reason = 'cold';
 SELECT COUNT(*) FROM visit WHERE doctor_id IN (SELECT doctor_id FROM doctor JOIN ward USING (ward_id));
@@ -98,6 +101,7 @@ SELECT * FROM home LIMIT 5;
 SELECT COUNT(*) FROM patient;
 SELECT region, COUNT(*) FROM patient GROUP BY 1;
 SELECT MAX(minutes) FROM visit;
+SELECT age, COUNT(*) FROM visit JOIN patient USING (patient_id) JOIN doctor USING (doctor_id) GROUP BY 1;
 SELECT MEDIAN(cost) FROM visit;
 SELECT COUNT(DISTINCT cost) FROM visit;
 SELECT patient_id, COUNT(*) FROM visit GROUP BY 1;

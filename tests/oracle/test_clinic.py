@@ -9,7 +9,7 @@ import pytest
 from benchmarks.answers.clinic import made, plain, publish
 from benchmarks.answers.measure import ask
 from benchmarks.answers.statements import FORMS, Maker, Statement
-from dpsql.errors import Error, NotSupportedError, NoViewError
+from dpsql.errors import Error, NotSupportedError
 from tests.releases import Twins
 from tests.statements import sections
 from tests.thinned import by_default
@@ -44,15 +44,6 @@ def test_answers_are_right(clinic: Twins, name: str, text: str, keys: int) -> No
     right(clinic, text, keys)
     if name == "a key that names a row needs no note":
         assert clinic[0].query(text).flags == ((UNMEASURED,) if "SUM(minutes)" in text else ())
-
-
-def test_a_join_is_refused_where_no_axis_tells_who_has_the_partner(clinic: Twins) -> None:
-    with pytest.raises(NoViewError, match="the join along doctor_id"):
-        clinic[0].query(
-            "SELECT age, COUNT(*) FROM visit JOIN patient USING (patient_id) JOIN doctor USING (doctor_id) GROUP BY 1"
-        )
-    text = "SELECT rooms, COUNT(*) FROM visit JOIN patient USING (patient_id) LEFT JOIN home USING (home_id) GROUP BY 1"
-    right(clinic, text, 1)  # a view that has the ages too says who has a patient
 
 
 SETS = "FROM visit v JOIN patient p ON v.patient_id = p.patient_id GROUP BY"

@@ -20,6 +20,7 @@ import pytest
 from dpsql.catalog import Catalog
 from dpsql.engines.duck import RawSide
 from dpsql.engines.values import FLOATS, canonical_text
+from dpsql.row_expressions import literal
 from tests.privacy.source_star import opened, star
 from tests.thinned import by_default
 
@@ -143,10 +144,6 @@ STORED = (
 BY_NAME = {stored.kind: stored for stored in STORED}
 NO_PARQUET = ("HUGEINT", "UHUGEINT", "TIMESTAMP_S", "ENUM")
 """Types that DuckDB writes to Parquet as others."""
-
-
-def literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def expression(stored: Stored, text: str) -> str:

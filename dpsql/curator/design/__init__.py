@@ -176,17 +176,16 @@ def _designed(
     rough = without_unused(scaffold(catalog, places))
     priced = priced_plan(rough, planning_maker(rough, public))
     with dry_answerer(priced) as answerer:
-        questions = read_questions(priced, places, answerer, statements)
         axes = {places[int(s.view.rpartition(" ")[2])]: s.axes[0] for s in answerer.release.statistics}
+        questions = read_questions(priced, axes, answerer, statements)
         grains = grains_of(answerer, axes)
     designer = Designer(catalog, grains, public, planning_maker(catalog, public))
     designed = designer.design([need for question in questions for need in question.needs])
     questions = tuple(_unless_refused(question, designer.refused) for question in questions)
     if not designed:
         why = next((question.refusal for question in questions if question.refusal), "nothing is asked")
-        raise CatalogError(
-            f"no statement can be served: {why}"[:600], hint="correct the catalog or the statements"
-        )
+        hint = next((tie for q in questions for tie in q.ties), "correct the catalog or the statements")
+        raise CatalogError(f"no statement can be served: {why}"[:600], hint=hint)
     variants = _variants(written(designed), written(designer.apart), catalog)
     best = min(variants, key=lambda variant: _total(catalog, public, variant, questions))
     best = _keep_own_views(best, catalog, own_views)
@@ -203,7 +202,8 @@ def _designed(
         f"views.{name}: `workload` of {axis.axis} is not used; the file of questions replaces it"
         for name, view in catalog.views.items() for axis in view.axes if axis.workload
     )  # fmt: skip
-    notes = (*unheard, *left_out, *_coarse(foreseen))
+    ties = dict.fromkeys(tie for question in questions for tie in question.ties)
+    notes = (*unheard, *left_out, *_coarse(foreseen), *ties)
     return CatalogDesign(new_text, best, used, new, foreseen, designer.tried, notes)
 
 

@@ -42,7 +42,8 @@ from dpsql.planner.plan import ViewPlan, conditions, make_plan, place
 from dpsql.planner.quantiles import known_rows, quantiles_of
 from dpsql.planner.schema import ColumnRef, Term, predicates
 from dpsql.row_expressions import free_name
-from dpsql.row_expressions.expression import calendar_field, parse_one
+from dpsql.row_expressions.expression import COMPARISONS, calendar_field, parse_one
+from dpsql.row_expressions.rowlocal import is_select
 from dpsql.sql.moments import Range, Summed, range_of, same_expression, squared, summed_expressions
 from dpsql.sql.parse import parse
 from dpsql.sql.rewrite import split_statement
@@ -84,7 +85,6 @@ class Need:
         measures: what is counted and summed; none where values are listed.
         sql, number: the statement, and which of its blocks this is.
         block: that block; of a quantile the one that counts its rows.
-        along: for joins that leave out no row an axis beyond them: some view must have one, to say so.
         of_quantile: whether the rows counted are those that a quantile is of.
     """
 
@@ -95,7 +95,6 @@ class Need:
     sql: str
     number: int
     block: Block
-    along: tuple[ScaffoldAxis, ...] = ()
     of_quantile: bool = False
 
     @property
@@ -111,11 +110,13 @@ class DesignQuestion:
         sql: the statement.
         needs: for each aggregate block one of its sums and one of each quantile; none where the catalog alone answers.
         refusal: why no view can serve it, or None.
+        ties: advice on comparisons of columns of two axes.
     """
 
     sql: str
     needs: tuple[Need, ...]
     refusal: str | None = None
+    ties: tuple[str, ...] = ()
 
 
 def named(statements: Sequence[str]) -> frozenset[str]:
@@ -239,43 +240,53 @@ def _finest(column: C) -> C:
 
 
 def read_questions(
-    priced: Priced, places: Sequence[ScaffoldAxis], answerer: ReleaseEngine, statements: Sequence[str]
+    priced: Priced, axes: Mapping[ScaffoldAxis, int], answerer: ReleaseEngine, statements: Sequence[str]
 ) -> tuple[DesignQuestion, ...]:
     """Read the needs of each statement.
 
     Args:
         priced: the scaffold's plan.
-        places: its places, in the order of its views.
+        axes: its places -> the axis there.
         answerer: over its dry release.
         statements: SQL.
     """
-    reader = _Reader(priced, places, answerer)
-    return tuple(reader.question(text) for text in statements)
+    return tuple(map(_Reader(priced, axes, answerer).question, statements))
 
 
 class _Reader:
-    """The scaffold, opened.
+    """The scaffold, opened; fields as of `read_questions`."""
 
-    Args:
-        priced: its plan.
-        places: in the order of its views.
-        answerer: over its dry release; `axes` are place -> axis there.
-    """
-
-    def __init__(self, priced: Priced, places: Sequence[ScaffoldAxis], answerer: ReleaseEngine) -> None:
-        self.priced, self.answerer, self.axes = priced, answerer, dict[ScaffoldAxis, int]()
-        for statistic in answerer.release.statistics:
-            number = int(statistic.view.rpartition(" ")[2])
-            self.axes[places[number]] = statistic.axes[0]
+    def __init__(self, priced: Priced, axes: Mapping[ScaffoldAxis, int], answerer: ReleaseEngine) -> None:
+        self.priced, self.axes, self.answerer = priced, axes, answerer
 
     def question(self, text: str) -> DesignQuestion:
         """A statement, or why it is refused."""
+        ties: tuple[str, ...] = ()
         try:
             statement = split_statement(parse(text, ""), self.answerer.schema, text)
+            ties = tuple(self._as_column(block, tie) for block in statement.blocks for tie in block.ties)
             needs = [need for i, block in enumerate(statement.blocks) for need in self._needs(block, text, i)]
-            return DesignQuestion(text, tuple(needs))
+            return DesignQuestion(text, tuple(needs), None, ties)
         except Error as error:
-            return DesignQuestion(text, (), str(error))
+            return DesignQuestion(text, (), str(error), ties)
+
+    def _as_column(self, block: Block, tie: tuple[ColumnRef, str, ColumnRef]) -> str:
+        """Advice to make one column of a comparison, in place of all pairs of two columns' values."""
+        (left, word, right), root, catalog = tie, block.root, self.priced.plan.catalog
+        near, far = sorted((left, right), key=lambda ref: len(ref.path))
+        truth = f"{left.table}.{left.column} {COMPARISONS[word]} {right.table}.{right.column}"
+        name = f"{left.column}_{word.lower()}_{right.column}"
+        source = catalog.source
+        place = "" if source is None or source.kind.is_server else source.tables.get(root, "")
+        how = f"compute it where {root} is written"
+        if place and near.path == far.path:
+            how = f"write `derive: {{{name}: {left.column} {COMPARISONS[word]} {right.column}}}` in tables.{near.table}"
+        elif place and not is_select(place) and len(far.path) == 1 and catalog.tables[far.table].is_public:
+            row = f"SELECT {root}.*, {truth} AS {name} FROM '{place}' AS {root}"
+            key = f"{root}.{far.path[0]} = {far.table}.{catalog.tables[far.table].key}"
+            how = f"read {root} in `source` as `{row} LEFT JOIN {far.table} ON {key}`"
+        what = f"{truth} is summed over all pairs of values, and errs less as a column of its own"
+        return f"{what}: {how}, declare `{name}: {{type: bool, nullable: true}}`, and ask for {name}"
 
     def _needs(self, block: Block, text: str, number: int) -> Iterator[Need]:
         """Needs of a block's sums or listed values, and of each of its quantiles."""
@@ -294,7 +305,8 @@ class _Reader:
         if not root_axes:
             raise NoViewError(
                 f"rows of {block.root} cannot be counted alongside those of tables that join it, or have no domain",
-                hint=f"declare domains in tables.{block.root}; under `unit: row` ask it in a catalog of its own",
+                hint=self.answerer.schema.people_hint(block.root)
+                or f"declare domains in tables.{block.root}; under `unit: row` ask it in a catalog of its own",
             )
         view = AskedView("", block.root, tuple(root_axes.values()), {}, 0)
         placed = place(block, terms, view, self.answerer.release, self.answerer.schema)
@@ -306,13 +318,9 @@ class _Reader:
             ref = block.columns[at]
             if not ref.partner and position is not None:
                 columns.setdefault(by_axis[view.axes[position]], set()).add((ref.table, ref.column))
-        columns, along = _without_coarser(columns, self._held), list[ScaffoldAxis]()
+        columns, found = _without_coarser(columns, self._held), self.answerer.schema.found
         for path in (ref.path for ref in block.columns if ref.partner):
-            if any(_covers(p, path) for p in columns):
-                continue
-            if sure := self._never_missing(path, root_axes):
-                along.append(sure)
-            else:
+            if (block.root.lower(), path) not in found and not any(_covers(p, path) for p in columns):
                 columns.setdefault(self._along(path, root_axes), set())
         columns = columns or {self._shortest(root_axes): set()}
         view_axes = tuple(root_axes[p] for p in columns)
@@ -323,7 +331,7 @@ class _Reader:
         measures = dict.fromkeys([COUNT, *(term.measure for term in terms)])
         return Need(
             next(iter(columns)).of, {p: frozenset(c) for p, c in columns.items()},
-            {p: e for p, e in ends.items() if e is not None}, tuple(measures), text, number, block, tuple(along),
+            {p: e for p, e in ends.items() if e is not None}, tuple(measures), text, number, block,
         )  # fmt: skip
 
     def _listing(self, block: Block, text: str, number: int) -> Need:
@@ -341,7 +349,10 @@ class _Reader:
     def _undeclared(self, ref: ColumnRef) -> NoViewError:
         """A column that no axis can hold: a key, whose values are people or things, or one without a domain."""
         if ref.partner:
-            return _no_axis_behind(ref.path)
+            return NoViewError(
+                f"no axis says which rows have {ref}",
+                hint="declare a column of the joined table, or write `on_missing: drop` at the foreign key",
+            )
         name = self.answerer.schema.twin(ref)
         if name != ref:
             return NoViewError(
@@ -354,22 +365,13 @@ class _Reader:
         """The columns that an axis tells."""
         return frozenset((c.table, c.column) for c in self.answerer.release.axes[self.axes[place_]].columns)
 
-    def _never_missing(self, path: KeyPath, root_axes: Mapping[ScaffoldAxis, int]) -> ScaffoldAxis | None:
-        """The shortest axis that says that rows without a partner along a path are left out anyway."""
-        axes = self.answerer.release.axes
-        beyond = [p for p in root_axes if p.path[: len(path)] == path]
-        sure = [p for p in beyond if axes[root_axes[p]].missing_leaf is None]
-        return self._shortest(sure) if sure else None
-
     def _shortest(self, places: Iterable[ScaffoldAxis]) -> ScaffoldAxis:
         return min(places, key=lambda p: self.answerer.release.axes[self.axes[p]].leaves)
 
     def _along(self, path: KeyPath, root_axes: Mapping[ScaffoldAxis, int]) -> ScaffoldAxis:
-        """The shortest axis beyond a join."""
-        beyond = [p for p in root_axes if _covers(p, path)]
-        if not beyond:
-            raise _no_axis_behind(path)
-        return self._shortest(beyond)
+        """The shortest axis beyond a join; where it is kept without MISSING, one farther out says so too."""
+        farther = [p for p in root_axes if p.path[: len(path)] == path]
+        return self._shortest([p for p in root_axes if _covers(p, path)] or farther)
 
     def _plan(self, block: Block, terms: Sequence[Term], view: AskedView) -> ViewPlan:
         release, schema = self.answerer.release, self.answerer.schema
@@ -416,13 +418,6 @@ class _Reader:
         if not isinstance(rule, OrderedRule) or spec is None or spec.type not in ("int", "decimal"):
             return None
         return None if int(rule.starts[-1] - rule.starts[0]) + 1 == len(rule.starts) else spec.digits
-
-
-def _no_axis_behind(path: KeyPath) -> NoViewError:
-    return NoViewError(
-        f"the join along {'.'.join(path)} needs an axis behind it",
-        hint="declare a column there, or write `on_missing: drop` at the foreign key",
-    )
 
 
 def _without_coarser(

@@ -17,7 +17,7 @@ left apart, is made by whole catalogs, planned as they will be published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
@@ -30,7 +30,6 @@ import numpy as np
 from dpsql.axis.model import CategoryRule, KeyListRule, OrderedRule
 from dpsql.catalog import Catalog, made_view
 from dpsql.catalog.base import COUNT, COUNTS
-from dpsql.catalog.graph import KeyPath
 from dpsql.central.axes import AxisMaker
 from dpsql.contributions.rehearsal import crowds
 from dpsql.curator.design.axes import AxisWriter, DesignedAxis, Grain, without_unused
@@ -158,13 +157,9 @@ class Designer(AxisWriter):
             groups.setdefault((need.of, need.places), []).append(need)
         apart = [view for group in groups.values() for view in self._joined(self._alike(group))]
         listed = [need for need in needs if not need.measures]
-        self.apart = self._whole(apart, listed)
-        return list(self._whole(self._joined(apart), listed))
-
-    def _whole(self, views: Sequence[Designed], listed: Sequence[Need]) -> tuple[Designed, ...]:
-        """Views, and those that listed values and joins need beside them."""
-        views = (*views, *self._for_lists(views, listed))
-        return (*views, *self._for_joins(views))
+        self.apart = (*apart, *self._for_lists(apart, listed))
+        joined = self._joined(apart)
+        return [*joined, *self._for_lists(joined, listed)]
 
     def _alike(self, needs: Sequence[Need]) -> list[Designed]:
         """A view for each set of axes that needs would have if each were alone: some ask for years, some for days."""
@@ -223,9 +218,11 @@ class Designer(AxisWriter):
         return tuple(self.axis(p, columns[p], ends[p], coarsest=coarsest, fine=fine[p]) for p in finest)
 
     def _tells(self, finer: ScaffoldAxis, coarser: ScaffoldAxis, columns: frozenset[tuple[str, str]]) -> bool:
-        """True if one axis has another's columns among its levels: a city's has its nation's."""
-        axis = None if finer.column is None else self.catalog.tables[finer.table].columns[finer.column].axis
-        levels = () if axis is None or finer.path != coarser.path else axis.levels[:-1]
+        """True if one axis has another's columns among its levels: a city's has its nation's. A join asks for none."""
+        if finer.path != coarser.path or finer.column is None:
+            return False
+        axis = self.catalog.tables[finer.table].columns[finer.column].axis
+        levels = () if axis is None else axis.levels[:-1]
         return columns <= {(finer.table, level) for level in levels}
 
     def _view(self, needs: frozenset[Need]) -> Designed | None:
@@ -246,13 +243,10 @@ class Designer(AxisWriter):
         of = ordered[0].of
         measures = list(dict.fromkeys(m for need in ordered for m in need.measures))
         description = {"of": of, "axes": [axis.entry for axis in axes], "measures": measures, "share": "0.99"}
-        views = {
-            "one": description,
-            **self._joins(ordered, [(of, p.path) for need in ordered for p in need.columns]),
-        }
         try:
-            checked = {name: made_view(name, each) for name, each in views.items()}
-            alone = without_unused(self.catalog.model_copy(update={"views": checked}))
+            alone = without_unused(
+                self.catalog.model_copy(update={"views": {"one": made_view("one", description)}})
+            )
             priced = priced_plan(alone, self.make)
             with dry_answerer(priced) as answerer:
                 errors = QuestionErrors(answerer, weights_of(priced, crowds(alone, self.public, priced.plan)))
@@ -264,24 +258,6 @@ class Designer(AxisWriter):
         scale = (0.99 / len(measures)) ** self.power
         scaled_errors = tuple({name: error * scale for name, error in each.items()} for each in need_errors)
         return Designed(ordered, of, axes, scaled_errors, tuple(measures), self.power)
-
-    def _joins(
-        self, needs: Iterable[Need], reached: Sequence[tuple[str, KeyPath]]
-    ) -> dict[str, dict[str, Any]]:
-        """Small views that tell where no row is without a partner, for joins that no view's axes lie beyond."""
-        lacking = dict.fromkeys(p for need in needs for p in need.along if (p.of, p.path) not in reached)
-        return {
-            f"join {i}": {"of": p.of, "axes": [self.axis(p, (), ()).entry], "measures": ["count"]}
-            for i, p in enumerate(lacking)
-        }
-
-    def _for_joins(self, views: Sequence[Designed]) -> Iterator[Designed]:
-        """Views for joins that no other view's axes lie beyond."""
-        reached = [(p.of, p.path) for view in views for need in view.needs for p in need.columns]
-        for need in (need for view in views for need in view.needs):
-            for p in (p for p in need.along if (p.of, p.path) not in reached):
-                reached.append((p.of, p.path))
-                yield Designed((need,), p.of, (self.axis(p, (), ()),), ({},), (COUNT,), self.power)
 
     def _for_lists(self, views: Sequence[Designed], needs: Sequence[Need]) -> Iterator[Designed]:
         """Views for columns whose values are listed and which no view has."""

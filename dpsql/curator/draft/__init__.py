@@ -243,7 +243,7 @@ def draft(
     ]
     return CatalogDraft(
         text, marks, roles.whose.question, link_count, public, candidates, tuple(notes), tuple(dropped),
-        (*_unmatched(links), *_of_nobody(tables, roles)),
+        tuple(_unmatched(links, tables, roles)),
         tuple(_unread_sources(reader, every_table)),
         allows=bool(choices.data_dependent),
     )  # fmt: skip
@@ -295,19 +295,16 @@ def _unread(table: TableFacts, columns: Sequence[ColumnFacts], roles: TableRoles
         yield DroppedColumn(table.name, column.name, NO_TABLE if whole else NO_QUESTION, line)
 
 
-def _unmatched(links: Links) -> Iterator[str]:
-    """Foreign keys with rows that name nothing."""
-    for table, columns in links.unlisted.items():
-        for column, share in columns.items():
-            yield f"{table}.{column}: {_percent(share)} of its rows name no row of {links.foreign[table][column]}"
-
-
-def _of_nobody(tables: Sequence[TableFacts], roles: TableRoles) -> Iterator[str]:
-    """Keys on the way to the people that are NULL in some rows: publishing leaves these rows out."""
+def _unmatched(links: Links, tables: Sequence[TableFacts], roles: TableRoles) -> Iterator[str]:
+    """Foreign keys with rows that name nothing; and those on the way to the people that are NULL in some rows, which
+    publishing leaves out."""
+    for of, columns in links.unlisted.items():
+        for name, share in columns.items():
+            yield f"{of}.{name}: {_percent(share)} of its rows name no row of {links.foreign[of][name]}"
     for table in tables:
         for name in _nobodys(table, roles):
-            share = _percent(1 - table.column(name).present / table.rows)
-            yield f"{table.name}.{name}: {share} of its rows are NULL; they belong to nobody and are not counted"
+            absent = _percent(1 - table.column(name).present / table.rows)
+            yield f"{table.name}.{name}: {absent} of its rows are NULL; they belong to nobody and are not counted"
 
 
 def _nobodys(table: TableFacts, roles: TableRoles) -> list[str]:

@@ -47,7 +47,7 @@ TEXTS = words(
 
 GRADES = words(
     "type status flag fl class category group level rank grade gender sex race year month day week quarter hour zip "
-    "vendor payment marital hand vip region zone stage phase version priority score"
+    "vendor payment marital hand vip region zone stage phase version priority score born birth founded"
 )
 """Numbers that stand for something, and add up to nothing."""
 
@@ -59,7 +59,8 @@ AMOUNTS = words(
 
 SERVED = words(
     "customer client user person people patient member student subscriber passenger household buyer visitor shopper "
-    "respondent participant citizen rider guest subject borrower resident consumer player applicant adult individual"
+    "respondent participant citizen rider guest subject borrower resident consumer player applicant adult individual "
+    "reader pupil athlete tenant donor"
 )
 """People whom somebody serves."""
 
@@ -67,7 +68,7 @@ STAFF = words("employee staff driver teacher agent physician doctor worker sales
 """People who serve them."""
 
 TRAITS = words(
-    "birthdate birthday birth dob age gender sex race ethnicity marital income education occupation hand religion "
+    "birthdate birthday birth born dob age gender sex race ethnicity marital income education occupation hand religion "
     "nationality children"
 )
 """What only people have."""
@@ -92,7 +93,7 @@ EVENTS = words(
 def is_personal(column: str) -> bool:
     """True if a column is called like a trait, a name or a home of people; `name` alone may be a product's.
 
-    >>> [is_personal(column) for column in ("birth_year", "firstName", "customer_name", "c_phone", "driver_id")]
+    >>> [is_personal(column) for column in ("birth_year", "firstName", "reader_name", "c_phone", "driver_id")]
     [True, True, True, True, True]
     >>> [is_personal(column) for column in ("name", "product_name", "last_update", "user_rating", "city")]
     [False, False, False, False, False]
