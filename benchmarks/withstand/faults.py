@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.figures import Figures, main
-from dpsql.faults import BEGUN, CHARGED, NOTHING, RESERVED, UNSURE
+from dpsql.faults import UNSURE
 from tests.kill.commands import STRACE, Call, Outcome, dpsql_run
 from tests.kill.scenes import SCENES, Scene, Stage
+from tests.ledger.test_faults import WORDS
 
 ERRORS = {
     "write": (errno.ENOSPC, errno.EIO),
@@ -28,14 +29,6 @@ ERRORS = {
     "fdatasync": (errno.EIO, errno.ENOSPC),
     "flock": (errno.ENOLCK, errno.EIO),
 }
-WORDS = (
-    (RESERVED.partition(";")[0], ("reserved",)),
-    (BEGUN.partition(";")[0], ("begun keys", "begun", "ended")),
-    (NOTHING, ("",)),
-    (UNSURE.partition(": ")[2], ("", "reserved", "begun keys", "begun", "ended", "sealed")),
-    (CHARGED.partition(";")[0], ("sealed",)),
-)
-"""Words about a charge, the plainest last, each with the states that the ledger may then hold of the release."""
 OTHERS = (errno.EACCES, errno.ENOSPC, errno.EROFS, errno.EIO, errno.EPERM, errno.ENAMETOOLONG)
 
 
@@ -63,7 +56,8 @@ def judge(what: str, outcome: Outcome, stage: Stage) -> Found:
     lines = outcome.said.strip().splitlines()
     raw = outcome.raw or outcome.code not in (0, 3, 4) or (outcome.code != 0 and not _one_line(lines))
     line = lines[-1] if lines else ""
-    told = _true(line, charged) if stage.scene.name.endswith("publish") else "again" in line
+    publishes = stage.scene.name.endswith("publish")
+    told = line.endswith((WORDS.get(charged, ""), UNSURE)) if publishes else "again" in line
     untrue = "wrong" not in found and outcome.code != 0 and not told
     for bad, words in ((raw, f"left with {outcome.code}"), (untrue, f"untrue, the ledger says `{charged}`")):
         if bad:
@@ -71,12 +65,6 @@ def judge(what: str, outcome: Outcome, stage: Stage) -> Found:
     if "wrong" in found:
         print(f"{what}: {outcome.said.strip()}\n  then {found['wrong'][-1500:]}", flush=True)
     return Found(raw, untrue, "wrong" in found)
-
-
-def _true(line: str, charged: str) -> bool:
-    """Whether a line says what the ledger holds of the release: `charged`, as `Stage.charged` gives it."""
-    states = next((states for words, states in WORDS if words in line), ())
-    return charged in states or (charged == "unread" and "again" in line)
 
 
 def refused_at(words: Sequence[object], call: Call, fault: int) -> Outcome:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from functools import lru_cache
+from math import isinf
 from typing import TypeVar
 
 import sqlglot
@@ -139,7 +140,7 @@ def number(node: Node | None) -> Decimal | None:
     try:
         return Decimal(node.name) if isinstance(node, exp.Literal) and not node.is_string else None
     except InvalidOperation:  # an exponent of 19 digits
-        return None
+        return Decimal("inf")
 
 
 def add_test(select: Node, clause: type[Node], test: Node) -> None:
@@ -326,6 +327,10 @@ def parse(text: str, dialect: str = "") -> Node:
                 clause="SELECT",
                 hint="write SELECT 1, or a FROM",
             )
+    for literal in tree.find_all(exp.Literal):
+        if not literal.is_string and isinf(float(number(literal) or 0)):
+            reason = f"{literal.name[:40]} is beyond the numbers that can be computed with"
+            raise refusal(NotSupportedError, reason, at=literal, hint="write one of 1e-308 to 1e308")
     tree.meta["dialect"] = reader
     return tree
 

@@ -19,7 +19,6 @@ NULL by the setting `error_on_division_by_zero` of a release's connection.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -424,8 +423,6 @@ def _computes(node: Node) -> bool:
     """True if an operation may give a number that is not finite."""
     if isinstance(node, exp.Cast):
         return node.to.this in FLOATS
-    if isinstance(node, exp.Literal):
-        return not node.is_string and math.isinf(float(node.this))
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower() in NAMED
     if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression, exp.Interval):

@@ -22,10 +22,6 @@ from dpsql.release import open_release
 from tests.releases import write_catalog
 
 CATALOG = """
-dpsql: 1
-name: city
-ledger: ROOT/ledger.duckdb
-source: {kind: parquet, root: ROOT, tables: {rides: rides.parquet}}
 privacy: {lineage: riders, cap: 9, unit: row, epsilon: 1.0}
 tables:
   rides: {role: fact, columns: {
@@ -67,7 +63,7 @@ def test_sparse_planes_are_measured_by_blocks_and_sums_follow(sparse: Path):
 
 
 def test_every_stage_has_a_ledger_line(sparse: Path):
-    (lineage,) = budget_report(sparse.with_name("ledger.duckdb")).lineages
+    (lineage,) = budget_report(sparse.with_name("ledger")).lineages
     lines = {line.purpose: line.amount for line in lineage.entries[0].lines}
     assert lines == {
         "view plane: count, choice of blocks or product": Fraction(1, 200),

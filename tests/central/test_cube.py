@@ -21,9 +21,6 @@ from tests.releases import published, write_catalog
 pytestmark = pytest.mark.usefixtures("publishes")
 
 CATALOG = """
-dpsql: 1
-name: shop
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
 privacy: {lineage: people, cap: 2, unit: row, epsilon: 1.0, delta: DELTA}
 tables:
   sales: {role: fact, columns: {

@@ -14,10 +14,6 @@ from dpsql.noise import ZeroNoise
 from tests.releases import write_catalog
 
 CATALOG = """
-dpsql: 1
-name: plain
-source: {kind: parquet, root: ROOT, tables: {sale: sale.parquet}}
-ledger: ROOT/ledger
 privacy: {lineage: plain, cap: 9, unit: row, epsilon: 1.0}
 tables: {sale: {role: fact, columns: {day: {type: int, lower: 0, upper: 30}}}}
 views: {days: {of: sale, axes: [sale.day], measures: [count]}}

@@ -36,9 +36,6 @@ from tests.releases import write_catalog
 from tests.thinned import by_default
 
 CATALOG = """
-dpsql: 1
-name: shop
-source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
 privacy: {lineage: shop, cap: 8, epsilon: 2, unit: person.id, delta: 1e-5}
 tables:
   person: {role: dimension, key: id, private: true}

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 from dpsql.errors import Error, MachineFault
-from dpsql.faults import CHARGED, RESERVED, UNCHARGED, UNSURE, machine
+from dpsql.faults import BEGUN, CHARGED, RESERVED, UNCHARGED, UNSURE, machine
 from dpsql.ledger.files import PATIENCE, beside, held
 from dpsql.ledger.store import budget_report
 from tests.ledger.test_ledger import Curator
@@ -44,7 +44,9 @@ class Refusal:
         monkeypatch.setattr(os, name, call)
 
 
-WORDS = {"": UNCHARGED, "reserved": RESERVED, "sealed": CHARGED}
+WORDS = {"": UNCHARGED, "reserved": RESERVED, "sealed": CHARGED} | dict.fromkeys(
+    ("begun keys", "begun", "ended"), BEGUN
+)
 """What a line ends with by how the release stands."""
 
 

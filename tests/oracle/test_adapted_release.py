@@ -19,10 +19,6 @@ from dpsql.release import open_release
 from tests.releases import published, seeded, write_catalog
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: ROOT/ledger.duckdb
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet}}
 privacy: {lineage: people, cap: 9, unit: row, epsilon: 1.0}
 tables:
   sales: {role: fact, columns: {
@@ -82,7 +78,7 @@ def test_unbiased_views_answer_first_and_bias_is_said(noisy: Path):
 
 
 def test_each_part_of_a_mechanism_has_a_ledger_line(noisy: Path):
-    (lineage,) = budget_report(noisy.with_name("ledger.duckdb")).lineages
+    (lineage,) = budget_report(noisy.with_name("ledger")).lineages
     lines = {line.purpose: line.amount for line in lineage.entries[0].lines}
     assert lines["view shelves: count, noisy view for grouping"] == Fraction(3, 16)
     assert lines["view hours: count, signal for choosing"] == Fraction(3, 800)

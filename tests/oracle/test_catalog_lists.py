@@ -11,10 +11,6 @@ from tests.oracle.star import make_shop, publish_shop
 from tests.releases import published, write_catalog
 
 CATALOG = """
-dpsql: 1
-name: films
-source: {kind: parquet, root: ".", tables: {rental: rental.parquet, customer: customer.parquet, store: store.parquet,
-  country: country.parquet}}
 privacy: {lineage: films, cap: 4, unit: row, epsilon: 4, delta: 0}
 tables:
   rental:
@@ -131,9 +127,6 @@ def test_the_bundled_shop(tmp_path, publishes):
 
 
 LOANS_CATALOG = """
-dpsql: 1
-name: films
-source: {kind: parquet, root: ROOT, tables: {loan: loan.parquet, film: film.parquet, genre: genre.parquet}}
 privacy: {lineage: films, cap: 4, unit: row, epsilon: 4}
 tables:
   loan: {role: fact, foreign_keys: {film_id: film, next_id: genre, last_id: genre}}

@@ -28,10 +28,6 @@ from tests.stream_shop import StreamShop, make_stream_shop
 from tests.thinned import by_default
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ROOT, tables: {sales: sales.parquet, product: product.parquet}}
 privacy: {lineage: people, cap: 99, unit: row, epsilon: 8.0, DELTA}
 tables:
   product: {role: dimension, key: product_id, private: false}

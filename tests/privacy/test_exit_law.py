@@ -36,9 +36,6 @@ from tests.thinned import by_default
 
 EPSILON = Fraction(1, 4)
 CATALOG = """
-dpsql: 1
-name: shop
-source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
 privacy: {lineage: shop, cap: 8, epsilon: 1/4, unit: person.id, delta: 1e-6, key_delta: 5e-7}
 tables:
   person: {role: dimension, key: id, private: true, columns: {
@@ -158,7 +155,7 @@ def ended(folder: Path, label: str, noise: Any) -> Ended:
     except (Error, ValueError) as error:
         code, words = getattr(error, "exit_code", 1), f"{type(error).__name__} {error}"
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix != ".key")
-    (lineage,) = budget_report(folder / ".dpsql" / "ledger.duckdb").lineages
+    (lineage,) = budget_report(folder / "ledger").lineages
     entries = [(e.label, e.state, e.cost, e.lines) for e in lineage.entries]
     return Ended(
         code,

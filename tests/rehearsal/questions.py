@@ -218,10 +218,8 @@ def having(d: Draw) -> Asked:
 @template
 def age_range(d: Draw) -> Asked:
     low, high = d.quantile("person.age", 0.1, 0.4), d.quantile("person.age", 0.5, 0.9)
-    return (
-        f"SELECT COUNT(*) AS n {source('visit', 'person.age')} WHERE person.age BETWEEN {low} AND {high}",
-        "n",
-    )
+    where = f"WHERE person.age BETWEEN {low} AND {high}"
+    return f"SELECT COUNT(*) AS n {source('visit', 'person.age')} {where}", "n"
 
 
 @template
@@ -233,10 +231,8 @@ def income_range(d: Draw) -> Asked:
 @template
 def money_range(d: Draw) -> Asked:
     low, high = d.quantile("visit.amount", 0.1, 0.4), d.quantile("visit.amount", 0.6, 0.95)
-    return (
-        f"SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit WHERE visit.amount BETWEEN {low} AND {high}",
-        "ns",
-    )
+    where = f"WHERE visit.amount BETWEEN {low} AND {high}"
+    return f"SELECT COUNT(*) AS n, SUM(visit.amount) AS s FROM visit {where}", "ns"
 
 
 @template

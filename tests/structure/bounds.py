@@ -208,11 +208,11 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 288),
-    "code-lines": Bound(62500, 64402),
+    "code-lines": Bound(62500, 64401),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 825),
     "value-classes-built-in-at-most-one-place": Bound(120, 234),
-    "functions-of-one-statement": Bound(1300, 1581),
+    "functions-of-one-statement": Bound(1300, 1580),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 10),
     "modules-above-600-lines": Bound(0),
@@ -250,7 +250,7 @@ def _imports() -> float:
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 8.9)),
     "lines of tests": (lambda: _lines("tests"), Bound(46_000, 67_519)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_171)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_169)),
     "words of docs": (_words, Bound(50_000)),
     "pages of docs": (_pages, Bound(40)),
     "words of README": (lambda: len((ROOT / "README.md").read_text("utf-8").split()), Bound(950)),

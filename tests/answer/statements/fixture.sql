@@ -179,7 +179,6 @@ SELECT region, SUM(amount) AS m, SUM(SUM(amount)) OVER (ORDER BY region) FROM sa
   WHERE region IS NOT NULL GROUP BY region;
 SELECT COUNT(*) FROM customer WHERE age BETWEEN 30 AND 20;
 SELECT COUNT(*) FROM customer WHERE 1 = 0 OR age = 20;
-SELECT COUNT(*) FROM customer WHERE 1e9999999999999999999 = 0;
 SELECT SUM(amount * qty) FROM sales;
 SELECT PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY age) FROM customer WHERE region = 'east';
 SELECT COUNT(DISTINCT region) FROM customer;
@@ -453,6 +452,8 @@ SELECT SUM(CAST(amount AS DOUBLE)), SUM(CAST(qty AS BIGINT)) FROM sales;
 ## refused NotSupportedError
 SELECT SUM(CAST(amount AS INT)) FROM sales;
 SELECT SUM(CAST(amount AS DECIMAL(9, 1))) FROM sales;
+SELECT COUNT(*) FROM customer WHERE age < 1e400;
+SELECT COUNT(*) FROM customer WHERE 1e9999999999999999999 = 0;
 
 ## refused NotSupportedError in postgres
 SELECT SUM(qty / 2) FROM sales;
@@ -580,7 +581,6 @@ SELECT region, DP_STDERR(SUM(amount) $EMPTY / COUNT(*) $EMPTY) AS x FROM shop WH
 SELECT region, DP_INTERVAL_HIGH(SUM(amount) $EMPTY / COUNT(*) $EMPTY) AS x FROM shop WHERE region = 'south' GROUP BY region;
 SELECT region, CAST('nan' AS DOUBLE) AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
 SELECT region, TRY_CAST('inf' AS FLOAT) AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
-SELECT region, 1e999 AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
 SELECT region, GREATEST(n, 'inf') AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
 SELECT region, EXP(n) * 1e308 * 1e308 AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t WHERE region = 'south';
 SELECT STDDEV(n * 1e308) AS x FROM (SELECT region, COUNT(*) AS n FROM shop GROUP BY region) t;
