@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 
 BASES = [
     "COUNT(*)", "SUM(amount)", "AVG(qty)", "COUNT(*) FILTER (WHERE region = 'nowhere')", "0", "1", "-0.5", "1e308",
-    "(COUNT(*) - COUNT(*))", "SUM(amount) FILTER (WHERE age < 20)", "NULL", "CAST('nan' AS DOUBLE)", "CAST('inf' AS DOUBLE)",
+    "(COUNT(*) - COUNT(*))", "SUM(amount) FILTER (WHERE age < 20)", "NULL", "CAST('nan' AS DOUBLE)", "EXP(999)",
 ]  # fmt: skip
 BASE = st.sampled_from(BASES)
 ODD = (
