@@ -312,7 +312,7 @@ def excess(
         E and s_E, about the sum of the squared excesses, and whether nothing bounds it.
 
     >>> counted = UnitsBeyondBound(40, 1), UnitsBeyondBound(0, 0)
-    >>> beyond = ValuesBeyondBounds("s", "s.x", "0", "10", 10.0, 1.0, *counted, mean=2.0)
+    >>> beyond = ValuesBeyondBounds("s", MeasureName("s.x"), "0", "10", 10.0, 1.0, *counted, mean=2.0)
     >>> total, error, _, unbounded = excess(beyond, beyond.above, 10.0)
     >>> round(total), round(error), unbounded
     (320, 320, False)

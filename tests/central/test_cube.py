@@ -16,7 +16,7 @@ from dpsql.interfaces.cli.plan import plan_text
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
 from tests.privacy import joints
-from tests.releases import published, write_catalog
+from tests.releases import headed, published, write_catalog
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -113,9 +113,8 @@ NAMES = """
 
 
 def names(folder: Path, views: str) -> Path:
-    head = CATALOG[: CATALOG.index("  sales: {role")].replace("ROOT", str(folder)).replace("DELTA", "1e-6")
-    (folder / "names.yaml").write_text(head + NAMES + f"views:\n{views}")
-    return folder / "names.yaml"
+    text = CATALOG[: CATALOG.index("  sales: {role")] + NAMES + f"views:\n{views}"
+    return write_catalog(folder, headed(text, {"sales": "sales.parquet"}), DELTA="1e-6")
 
 
 def test_names_are_asked_by_cells_and_pairs_come_first(tmp_path: Path) -> None:
