@@ -52,7 +52,7 @@ class Problem(ValueError):
 
 @contextmanager
 def at_path(*path: str) -> Iterator[None]:
-    """Give errors that are raised inside a key path."""
+    """Raise errors of the block as a `Problem` at this key path; one that has a path keeps it."""
     try:
         yield
     except CatalogError as error:
