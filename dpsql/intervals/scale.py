@@ -253,13 +253,19 @@ def _runs(amounts: _Amounts, taken: npt.NDArray[np.bool_]) -> _Runs:
 
 
 def _amounts(release: Release, count: StatisticMeta, axis: int, of: str) -> _Amounts | None:
-    """Amounts left out along an axis; None where values have both signs, or where an error has no end."""
+    """Amounts left out along an axis; None where values have both signs, or where any number of rows may be left out.
+
+    Where nothing bounds the amounts, the rows that are left out bound every run.
+    """
     meta, scale = release.axes[axis], release.scales[of]
     measure = f"{meta.table}.{meta.columns[0].column}"
     rows, amount = scale.measure(""), scale.measure(measure)
     total = _total(release, scale, measure)
-    if rows.error.up is None or amount.error.up is None or total is None:
+    if rows.error.up is None or total is None:
         return None
+    left_out, error = np.inf, 0.0
+    if amount.error.up is not None:
+        left_out, error = total * max(0.0, 1.0 - 1.0 / max(amount.factor, 1.0)), total * amount.error.up
     name = quoted(meta.columns[0].name)
     lows = dict(run(release, f"SELECT leaf, MIN({name}) FROM axis_{axis} WHERE kind = 0 GROUP BY leaf").rows)
     starts = np.full(meta.leaves, np.inf)
@@ -276,9 +282,8 @@ def _amounts(release: Release, count: StatisticMeta, axis: int, of: str) -> _Amo
     factor = max(rows.factor, 1.0)
     number = float(max(scale.rows, 0))
     return _Amounts(
-        factor, number * (1.0 - 1.0 / factor), total * max(0.0, 1.0 - 1.0 / max(amount.factor, 1.0)),
-        total * amount.error.up, starts, np.maximum(counts, 0.0) / factor,
-    )  # fmt: skip
+        factor, number * (1.0 - 1.0 / factor), left_out, error, starts, np.maximum(counts, 0.0) / factor
+    )
 
 
 def _total(release: Release, scale: ScaleMeta, measure: str) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from dpsql.executor.engine import ReleaseEngine
+from dpsql.release import Release
 from tests.releases import published, seeded
 from tests.spenders_star import EDGES, counted, spenders, write_star
 from tests.thinned import by_default
@@ -59,6 +61,22 @@ def test_dear_rows_of_a_few_are_covered(tmp_path: Path, delta: str) -> None:
         assert holds(answers, "SUM(amount)", "amount >= 500", dear.sum())
         assert holds(answers, "AVG(amount)", "amount >= 500", dear.mean())
         assert holds(answers, share, "1 = 1", np.mean(amount >= 500))
+
+
+def test_amounts_without_an_end_leave_all_rows_that_weights_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any of them may be dear then."""
+    star = spenders()
+    answers = published(write_star(tmp_path, *star, epsilon="20"), seeded(0))
+    known = answers.release.scales["sales"]
+    rows, amounts = known.measure(""), known.measure("sales.amount")
+    unknown = replace(known, measures=(rows, replace(amounts, error=amounts.error._replace(up=None))))
+    monkeypatch.setattr(Release, "scales", property(lambda release: {"sales": unknown}))
+    result = answers.query("SELECT COUNT(*) FROM sales WHERE amount >= 500")
+    ((low,),), ((high,),) = result.interval_rows(0.95)
+    seen, hidden = result.rows[0][0], known.rows * (1 - 1 / rows.factor)
+    assert high - seen >= hidden + (seen - low) / 2 and high >= np.sum(star[1] >= 500)
 
 
 def without_spenders() -> Star:

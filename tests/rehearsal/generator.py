@@ -47,6 +47,7 @@ class Knobs:
         second, child, snowflake, homes: whether there are `loan`, `item`, `area`, and places of people.
         signed: whether amounts may be negative (returns).
         sigma: standard deviation of log amounts.
+        spend: by how much log amounts rise with the person's number.
         null: share of NULL scores and incomes, times exp(z).
         broken: share of foreign keys that are NULL or name no row, times exp(z/2).
         nobody: share of facts whose key of the person is NULL.
@@ -67,6 +68,7 @@ class Knobs:
     homes: bool = False
     signed: bool = False
     sigma: float = 1.0
+    spend: float = 0.3
     null: float = 0.01
     broken: float = 0.0
     nobody: float = 0.0
@@ -94,6 +96,7 @@ def drawn_knobs(seed: int, level: str | None = None) -> Knobs:
         stamps=bool(rng.random() < 0.5), level=one("user", "user", "row"), delta=one("0", "1e-6"),
         allow=bool(rng.random() < 0.7), max_ids=one("auto", "auto", "3"),
         bounds=one("drafted", "drafted", "drafted", "wide", "narrow"), coarse=bool(rng.random() < 0.1),
+        spend=one(0.3, 0.3, 0.8),
     )  # fmt: skip
     knobs = knobs if level is None else replace(knobs, level=level)
     # Where rows are units a fact that another one names is a dimension, and nothing counts its rows.
@@ -248,7 +251,7 @@ def _category(rng: np.random.Generator, count: int, z: Array, who: Array | None 
 
 def _money(rng: np.random.Generator, knobs: Knobs, z: Array, scale: float) -> Array:
     """Cents, log-normal, dearer with z; some negative where they are signed."""
-    cents = np.rint(100 * scale * np.exp(knobs.sigma * rng.normal(size=len(z)) + 0.3 * z))
+    cents = np.rint(100 * scale * np.exp(knobs.sigma * rng.normal(size=len(z)) + knobs.spend * z))
     return cents * np.where(rng.random(len(z)) < 0.15, -1, 1) if knobs.signed else cents
 
 

@@ -236,6 +236,14 @@ def money_range(d: Draw) -> Asked:
 
 
 @template
+def money_above(d: Draw) -> Asked:
+    return (
+        f"SELECT COUNT(*) AS n FROM visit WHERE visit.amount >= {d.quantile('visit.amount', 0.97, 0.998)}",
+        "n",
+    )
+
+
+@template
 def quarters(d: Draw) -> Asked:
     c = d.one(("visit.channel", "person.region"))
     return (
@@ -337,6 +345,7 @@ NEEDS = {
     "zones": "snowflake",
     "hour": "stamps",
     "ratio_of_tables": "second",
+    "counts_of_tables": "second",
     "child": "child",
     "homes": "homes",
     "home_people": "homes",
