@@ -29,6 +29,7 @@ from dpsql.release.reports import BIT, UNSEEN
 from dpsql.results.export import export
 from tests import releases
 from tests.interfaces_release import CATALOG, build
+from tests.thinned import by_default
 
 UNMEASURED = "of the bounded rows; rows beyond max_ids were not measured"
 STAR = """
@@ -224,7 +225,7 @@ def explored(folder: Path, release: Path) -> str:
 
 
 @pytest.mark.usefixtures("publishes")
-@pytest.mark.parametrize("interface", [exported, reported, explored])
+@pytest.mark.parametrize("interface", by_default([exported, reported, explored], 1))
 def test_interfaces_name_unmeasured_rows(tmp_path: Path, interface: Callable[[Path, Path], str]):
     release = build(tmp_path, text=CATALOG.replace("max_ids: 20", "max_ids: 2\n    clipped_share: 0"))
     assert UNMEASURED in interface(tmp_path, release)

@@ -153,6 +153,7 @@ def _same_ends(text: str, result: Result, path: Path) -> None:
         assert [float(value) for value in next(iter(answer.rows))] == pytest.approx(told)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_view_with_the_narrowest_interval_answers(star: tuple[Path, str]) -> None:
     """Two bins of 50 hide a noise as small as that of twenty bins of 5."""
     visits, rows = star

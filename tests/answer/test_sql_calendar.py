@@ -17,6 +17,7 @@ from dpsql.sql.dialects import map_fields
 from dpsql.sql.parse import parse
 from tests.answer.test_statements import Claim, as_duckdb
 from tests.releases import Twins, published, write_catalog
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -60,7 +61,7 @@ def rides(tmp_path_factory: pytest.TempPathFactory) -> tuple[ReleaseEngine, duck
     return published(catalog, ZeroNoise()), raw
 
 
-@pytest.mark.parametrize("statement", ASKED)
+@pytest.mark.parametrize("statement", by_default(ASKED, 3))
 def test_fields_mean_what_they_mean_over_raw_rows(statement: str, rides: Twins) -> None:
     as_duckdb(Claim(*rides, statement, ""))
 

@@ -115,7 +115,7 @@ def of_loans(folder: Path) -> tuple[Path, str, str]:
     return two_facts_star.write_star(folder, 300, 1), "loans", "{id: reader}"
 
 
-@pytest.mark.parametrize("star", [of_people, of_sales, of_loans])
+@pytest.mark.parametrize("star", by_default([of_people, of_sales, of_loans], 1))
 def test_every_answer_about_the_table_says_so(star: object, tmp_path: Path) -> None:
     catalog, table, key = star(tmp_path)  # type: ignore[operator]
     target = key.partition(": ")[2].partition("}")[0]

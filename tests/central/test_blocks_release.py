@@ -20,6 +20,7 @@ from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.release import open_release
 from tests.releases import write_catalog
+from tests.thinned import by_default
 
 CATALOG = """
 privacy: {lineage: riders, cap: 9, unit: row, epsilon: 1.0}
@@ -123,13 +124,16 @@ def test_full_planes_are_measured_by_the_product(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("old", "new", "word"),
-    [
-        ("{count: 0.5, rides.paid: 0.5}", "[rides.paid, count]", "count first"),
-        ("[rides.x, rides.y]", "[rides.x]", "two axes"),
-        ("[rides.x, rides.y]", "[rides.x, rides.y, rides.z]", "two axes"),
-        ("[rides.x, rides.y]", "[rides.z, {axis: rides.y, cuts: [16, 32, 48]}]", "too few blocks"),
-        ("epsilon: 1.0", "epsilon: 1.0, delta: 1e-6", "delta 0"),
-    ],
+    by_default(
+        [
+            ("{count: 0.5, rides.paid: 0.5}", "[rides.paid, count]", "count first"),
+            ("[rides.x, rides.y]", "[rides.x]", "two axes"),
+            ("[rides.x, rides.y]", "[rides.x, rides.y, rides.z]", "two axes"),
+            ("[rides.x, rides.y]", "[rides.z, {axis: rides.y, cuts: [16, 32, 48]}]", "too few blocks"),
+            ("epsilon: 1.0", "epsilon: 1.0, delta: 1e-6", "delta 0"),
+        ],
+        2,
+    ),
 )
 def test_what_does_not_fit_is_refused_by_name_and_passed_over_by_auto(tmp_path, old, new, word):
     with pytest.raises(CatalogError, match=word):

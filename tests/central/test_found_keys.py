@@ -148,6 +148,7 @@ def test_an_audit_finds_every_claim_held(shop: Path) -> None:
     assert any("keys of sales.item" in check.what for check in report.checks)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_proof_measures_keys_that_both_sides_have_and_bounds_the_chance_of_others(
     shop: Path, tmp_path: Path
@@ -428,6 +429,7 @@ SELECT liked AS key, COUNT(*) AS n FROM (
 GROUP BY 1"""
 
 
+@pytest.mark.slow
 def test_a_summary_with_private_keys_is_one_key_a_person(tmp_path: Path, publishes: None) -> None:
     """Without chance a key is shown by its number of people: that of the raw rows."""
     target = publish(write(tmp_path, SUMMARIES), noise=ZeroNoise())
@@ -511,6 +513,7 @@ def test_a_purchase_takes_keys_of_charged_releases_alone(shop: Path, tmp_path: P
         api.buy(shop.parent / "shop.yaml", BOUGHT, tmp_path / "more.dpsql", epsilon="0.5", keys_of=other)
 
 
+@pytest.mark.slow
 def test_a_catalog_may_list_the_keys_of_a_release_and_find_none(shop: Path, publishes: None) -> None:
     """`share: 0`: all keys of `known` are leaves, and the whole release measures them."""
     catalog = shop.parent / "again.yaml"

@@ -41,6 +41,7 @@ def strategy_of(text):
     return plan_release(catalog, axis_maker(catalog, RawSide(None, {}))).axes[0].strategy
 
 
+@pytest.mark.slow
 def test_weeks_are_better_where_weeks_are_asked():
     weeks = ", ".join(f"[2025-{m:02d}-01, 2025-{m:02d}-07]" for m in range(1, 13))
     plain = strategy("facts.day").solver
@@ -91,7 +92,7 @@ def logs(n: int) -> dict[str, Workload]:
             ("prefixes, n / 4 of them", 57.1),
             ("mixed, 130 ranges", 54.8),
         ],
-        2,
+        1,
     ),
 )
 def test_errors_over_declared_logs(log, bound):

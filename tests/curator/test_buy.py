@@ -163,6 +163,7 @@ def test_what_was_not_bought_is_refused(tmp_path: Path):
     )
 
 
+@pytest.mark.slow
 def test_it_is_charged_audited_and_routed_beside_the_main_release(tmp_path: Path):
     catalog = shop(tmp_path)
     main, more = tmp_path / "main.dpsql", tmp_path / "more.dpsql"

@@ -25,7 +25,7 @@ CASES = sections(Path(__file__).with_name("confirm_cuts.sql"))
 
 
 @pytest.mark.parametrize(
-    ("name", "rounder"), by_default([(name, rounder) for name in CASES for rounder in (True, False)], 3)
+    ("name", "rounder"), by_default([(name, rounder) for name in CASES for rounder in (True, False)], 2)
 )
 def test_a_confirmed_draft_answers_its_workload(tmp_path: Path, publishes: None, name: str, rounder: bool):
     questions, (columns, *_) = zip(*CASES[name], strict=True)

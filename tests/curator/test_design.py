@@ -30,6 +30,7 @@ from dpsql.errors import CatalogError, InterfaceError, NoViewError
 from dpsql.noise import ZeroNoise
 from tests.command import dpsql_command
 from tests.releases import published, write_catalog, write_tables
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -409,13 +410,13 @@ def axes(design: CatalogDesign) -> list[list[object]]:
     return [list(view["axes"]) for view in design.views.values()]
 
 
-@pytest.mark.parametrize(("statement", "axis", "cuts"), [
+@pytest.mark.parametrize(("statement", "axis", "cuts"), by_default([
     ("SELECT COUNT(DISTINCT id) FROM visit WHERE drugs > 10", "drugs", ["11"]),
     ("SELECT COUNT(*) FROM visit WHERE dose >= 80.5", "dose", ["80.500"]),
     ("SELECT COUNT(*) FROM visit WHERE dose BETWEEN 80 AND 90", "dose", ["80.000", "90.001"]),
     ("SELECT COUNT(*) FROM visit WHERE dose < 0.0005", "dose", ["0.001"]),
     ("SELECT DATE_TRUNC('month', at) AS month, COUNT(*) FROM visit GROUP BY 1", "at", {"width": "month"}),
-])  # fmt: skip
+], 2))  # fmt: skip
 def test_an_axis_of_more_values_than_leaves_is_cut_where_questions_end_or_by_the_calendar(
     statement, axis, cuts
 ):
@@ -436,7 +437,7 @@ def test_ranges_on_two_axes_become_single_cells():
     assert [["5", "11"], ["80.000"]] in cuts
 
 
-@pytest.mark.parametrize("beside", ["", "COUNT(*), ", "COUNT(*), SUM(weight), "])
+@pytest.mark.parametrize("beside", by_default(["", "COUNT(*), ", "COUNT(*), SUM(weight), "], 1))
 def test_a_quantile_gets_counts_along_its_column_and_a_share_like_others(beside):
     design = views_for(f"SELECT year, {beside}MEDIAN(drugs) FROM visit GROUP BY year")
     assert design.served == 1

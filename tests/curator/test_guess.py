@@ -111,6 +111,7 @@ def test_without_a_guess_no_number_is_printed_at_user_level(tmp_path: Path, name
     assert "needs `guess: {units: .., rows: ..}` on rows in the catalog" in answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("people", "each"), by_default([(1000, 4), (2000, 10), (1000, 2)], 1))
 def test_rows_beyond_a_declared_bound_are_in_the_forecast(tmp_path: Path, people: int, each: int):
     columns, _ = QUESTIONS["a library"]

@@ -24,6 +24,7 @@ from dpsql.engines.duck import no_sources
 from dpsql.errors import CatalogError
 from dpsql.noise import ZeroNoise
 from tests.releases import published
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -153,7 +154,7 @@ def test_a_draft_leaves_such_a_column_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("publishes")
-@pytest.mark.parametrize("header", ["age,workclass", "age, workclass"])
+@pytest.mark.parametrize("header", by_default(["age,workclass", "age, workclass"], 1))
 def test_all_rows_of_a_file_with_blanks_behind_its_commas_count(tmp_path: Path, header: str) -> None:
     kinds = [" Private", " State-gov", " ?"]
     lines = [f"{20 + i % 50},{kinds[i % 3]}" for i in range(5_000)]

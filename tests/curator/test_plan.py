@@ -295,6 +295,7 @@ def warnings(days: str, both: str = "blocks", last: int = 499) -> list[str]:
     return [line.strip() for line in shown.splitlines() if "warning" in line]
 
 
+@pytest.mark.slow
 def test_a_named_mechanism_that_errs_more_is_told_by_how_much():
     (line,) = warnings("identity")
     assert "days: identity is expected to have" in line

@@ -74,6 +74,7 @@ def test_exact_answers_read_made_up_rows_alone(shop: Path) -> None:
     exact.close()
 
 
+@pytest.mark.slow
 def test_rows_beyond_a_bound_that_nothing_measures_are_found(shop: Path, publishes: None) -> None:
     """The curator says that nobody owns more than five rows, and states fifty to the rehearsal."""
     catalog = shop / "shop.yaml"
@@ -132,6 +133,7 @@ def test_misses_are_chance_until_they_are_many() -> None:
     assert rehearse._chance(10, 10) == pytest.approx(0.05**10)
 
 
+@pytest.mark.slow
 def test_changes_that_help_are_rehearsed_and_no_private_file_is_opened(shop: Path, publishes: None) -> None:
     (shop / "shop.yaml").write_text(
         CATALOG.replace("CLIPPED", "")

@@ -200,7 +200,7 @@ SPELLINGS: dict[str, Callable[[Shop], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("spelling", by_default(SPELLINGS.values(), 8), ids=SPELLINGS)
+@pytest.mark.parametrize("spelling", by_default(SPELLINGS.values(), 3), ids=SPELLINGS)
 def test_one_table_has_one_cap(shop: Shop, spelling: Callable[[Shop], dict[str, Any]]) -> None:
     with pytest.raises(LineageError, match="'sales' belongs to lineage 'first'"):
         shop.publish(**spelling(shop))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.engines.catalogs import BOUNDS, catalog, files, measured, server, spark_files
 from tests.engines.servers import Server, new_schema
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -31,7 +32,7 @@ def test_bounds_differ(by_duckdb: dict[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.usefixtures("address")
-@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("bound", by_default(BOUNDS, 3))
 def test_postgresql_counts_alike(bound: str, by_duckdb: dict[str, Any], tmp_path: Path) -> None:
     """Every stored integer and estimate is that of DuckDB."""
     assert measured(catalog(tmp_path, server(SCHEMA), bound), tmp_path / "r.dpsql") == by_duckdb[bound]

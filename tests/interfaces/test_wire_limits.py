@@ -138,6 +138,7 @@ def test_a_busy_server_ends_soon_and_says_so_to_every_client(shop: Path) -> None
     assert ended_children() - others - before < 5
 
 
+@pytest.mark.slow
 def test_rows_of_open_portals_count(port: int) -> None:
     client = entered(port)
     client.ask("BEGIN")

@@ -138,6 +138,7 @@ def test_cursors_go_both_ways(port: int) -> None:
     assert asker.ask("FETCH 1 FROM c").error.startswith("34000")
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_bound_values_stay_values() -> None:
     assert bind("SELECT $1", ["x' OR 1=1 --"], [25]) == "SELECT 'x'' OR 1=1 --'"

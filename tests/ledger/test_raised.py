@@ -150,6 +150,7 @@ def test_an_exit_between_any_two_statements_is(tmp_path: Path, begins: bool) -> 
         assert state in ("", "reserved", "begun keys", "begun", "ended", "sealed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", by_default([True, False], 1))
 def test_an_exit_at_every_kill_point_is(tmp_path: Path, begins: bool) -> None:
     steps: list[str] = []

@@ -111,7 +111,7 @@ CHANGES: dict[str, Callable[[Path, str], tuple[Path, Path]]] = {
 
 
 @pytest.mark.parametrize(
-    ("change", "more"), by_default([(change, more) for more in (MORE, "") for change in CHANGES], 5)
+    ("change", "more"), by_default([(change, more) for more in (MORE, "") for change in CHANGES], 2)
 )
 def test_a_renamed_table_is_refused_under_another_lineage(curator: Curator, change: str, more: str) -> None:
     rows = ROWS.format(2000)

@@ -124,6 +124,7 @@ def test_the_shipped_interface_from_plan_to_sql(tmp_path: Path) -> None:
         write_plan(other, tmp_path / "7.json", PEOPLE, "", after)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize(
     ("axes", "kinds"),

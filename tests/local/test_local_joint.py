@@ -375,6 +375,7 @@ def diagonal(release: Path) -> tuple[str, float, float]:
     return asked.provenance["release"], float(asked.rows[0][0]), float(asked.stderr_rows[0][0])
 
 
+@pytest.mark.slow
 def test_a_slow_fit_comes_after_a_release_that_stays_if_it_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

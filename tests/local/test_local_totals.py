@@ -71,6 +71,7 @@ def test_the_total_errs_as_it_says(sizes: tuple[int, ...], epsilon: int, changes
     assert np.mean(best) < 1.02, "no noisier than the axis that knows it best"
 
 
+@pytest.mark.slow
 def test_a_measure_s_total_errs_as_it_says() -> None:
     sizes = (4, 9, 3)
     measures = (PlannedMeasure("m", 0, 100),)

@@ -274,6 +274,7 @@ def test_no_weight_no_error(tmp_path: Path) -> None:
     assert found.stderr_rows == ((None,),), "rows beyond were not asked about"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "collected", by_default(["tau: 3, row_share: 1/5", "tau: 3", "row_bit_cap: 3, row_share: 1/5"], 1)
 )

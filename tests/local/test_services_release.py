@@ -27,6 +27,7 @@ from dpsql.local.run import Collected, Reports, collect, write_plan
 from dpsql.local.services import penalty, read_sheet
 from dpsql.local.simulate import simulate_reports, write_spool
 from dpsql.release.read import open_release
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -92,7 +93,7 @@ def collected(sheet: Path, files: list[Path], name: str = "r.dpsql") -> Collecte
     return collect(Reports(sheet, files, b"k" * 32), sheet.with_name(name), "x")
 
 
-@pytest.mark.parametrize("services", [2, 3])
+@pytest.mark.parametrize("services", by_default([2, 3], 1))
 def test_reports_joined_by_pseudonym_answer_sql(tmp_path: Path, services: int) -> None:
     sheet, said = planned(tmp_path, services), people(1)
     done = collected(sheet, reported(sheet, said, 2))
@@ -306,6 +307,7 @@ def test_people_with_several_rows_are_refused(tmp_path: Path) -> None:
         write_plan(tmp_path / "c.yaml", tmp_path / "p.json", 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["GRR", *(pytest.param(name, marks=pytest.mark.slow) for name in ("OUE", "OLH"))]
 )

@@ -26,6 +26,7 @@ from dpsql.mechanisms.distribution import GAUSSIAN, LAWS
 from dpsql.mechanisms.offers import expected_error
 from dpsql.tree import Workload, kary_tree
 from tests.strategies import svd_bound
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.long
 
@@ -76,7 +77,7 @@ def test_loss_over_declared_ranges_equals_the_dense_formula(k):
     assert asked_loss(leaves, weight)[0] == pytest.approx(np.trace(covariance) / n, rel=1e-9)
 
 
-@pytest.mark.parametrize(("length", "gain"), [(7, 0.6), (100, 0.5)])
+@pytest.mark.parametrize(("length", "gain"), by_default([(7, 0.6), (100, 0.5)], 1))
 def test_budgets_follow_a_log(length, gain):
     n, lo, leaf = 1024, np.arange(0, 1024 - length, length), np.arange(1024)
     weight = np.append(np.full(len(lo), 0.9 / len(lo)), np.full(n, 0.1 / n))

@@ -26,6 +26,7 @@ from dpsql.mechanisms.designs.question import (
 )
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import Offer, Refusal, Word
+from tests.thinned import by_default
 
 
 def table(
@@ -60,7 +61,7 @@ def test_one_axis_of_few_leaves_that_allows_selection_has_what_one_that_refuses_
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("leaves", [189, 1024])
+@pytest.mark.parametrize("leaves", by_default([189, 1024], 1))
 def test_a_signal_chooses_on_one_axis_of_pure_epsilon(leaves: int) -> None:
     question = table(LAPLACE, (leaves,), ((0,), AUTO, True))
     (family,) = choose_families(question)

@@ -30,6 +30,7 @@ MISSES = 3
 """Of nine ranges at 95%: more come by chance once in a thousand, if the ranges erred independently."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", by_default(["0", "1e-6"], 1))
 def test_an_axis_of_2_17_leaves(delta):
     axis = measured(1 << 17, delta, "auto")

@@ -56,7 +56,7 @@ def test_gaussian_estimates_spread_as_predicted(strategies):
     check_spread(strategies, lambda x, noise: draw_view(x, strategies, Fraction(1, 40), 3, noise))
 
 
-@pytest.mark.parametrize("strategies", by_default(STRATEGIES, 2))
+@pytest.mark.parametrize("strategies", by_default(STRATEGIES, 1))
 @pytest.mark.parametrize(
     ("epsilon", "sensitivity"), [(Fraction(1, 2), 3), pytest.param(Fraction(3), 1, marks=pytest.mark.slow)]
 )

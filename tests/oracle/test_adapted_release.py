@@ -152,6 +152,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, old: str, new: str, word: 
         api.plan(shop(tmp_path, old, new))
 
 
+@pytest.mark.slow
 def test_a_view_that_names_the_signal_takes_no_workload(tmp_path: Path):
     """Its rows follow from what it sees; a view that only allows it has the strategy of least error on the workload."""
     old = "axes: [sales.hour], measures: [count], mechanism: signal"

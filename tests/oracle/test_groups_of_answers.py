@@ -183,7 +183,7 @@ def shop(tmp_path_factory, publishes):
     return raw, publish_shop(folder, ZeroNoise())
 
 
-@pytest.mark.parametrize("statement", by_default(OVER_GROUPS, 6))
+@pytest.mark.parametrize("statement", by_default(OVER_GROUPS, 3))
 def test_a_shop_whose_catalog_lacks_a_region(shop, statement):
     raw, answerer = shop
     rows = "sales JOIN customer USING (customer_id)"

@@ -88,7 +88,9 @@ def test_an_answer_says_that_it_does_not_add_up(shop):
     )
 
 
-@pytest.mark.parametrize(("bound", "privacy"), [("3", "epsilon: 1"), ("auto", "epsilon: 1, delta: 1e-6")])
+@pytest.mark.parametrize(
+    ("bound", "privacy"), by_default([("3", "epsilon: 1"), ("auto", "epsilon: 1, delta: 1e-6")], 1)
+)
 def test_shares_come_out_of_the_views(tmp_path, bound, privacy):
     catalog = load_catalog(make_people(tmp_path, bound=bound, privacy=privacy))
     done = publish_release(catalog, tmp_path / "r.dpsql", noise=seeded(1), key=bytes(32))

@@ -127,7 +127,7 @@ def test_golden_questions_equal_duckdb(shop, sql):
     compare(shop, sql)
 
 
-@pytest.mark.parametrize("seed", by_default(range(300), 20))
+@pytest.mark.parametrize("seed", by_default(range(300), 10))
 def test_random_questions_equal_duckdb(shop, seed):
     _, answerer = shop
     compare(shop, random_question(random.Random(seed), view_columns(answerer.release)))

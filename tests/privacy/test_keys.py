@@ -166,7 +166,9 @@ FACTS = (
 )
 
 
-@pytest.mark.parametrize("tau", [None, 0], ids=["truncate", "all rows of a unit, for weight and auto"])
+@pytest.mark.parametrize(
+    "tau", by_default([None, 0], 1), ids=["truncate", "all rows of a unit, for weight and auto"]
+)
 @pytest.mark.parametrize("person", by_default(["CAST(id AS DOUBLE)", "id"], 1))
 def test_bounding_keeps_the_same_number_of_a_persons_rows_whatever_her_keys_type(tmp_path, person, tau):
     want = placed(tmp_path / "want", person, person.replace("id", "person_id"), tau)

@@ -108,7 +108,7 @@ SAME: dict[str, Callable[[Path], str]] = {
 }
 
 
-@pytest.mark.parametrize("place", by_default(SAME.values(), 4), ids=SAME)
+@pytest.mark.parametrize("place", by_default(SAME.values(), 2), ids=SAME)
 def test_one_table_has_one_cap(shop: Path, place: Callable[[Path], str]) -> None:
     where = place(shop)
     with pytest.raises(LineageError, match="lineage 'first'"):
@@ -198,7 +198,7 @@ def odd_meta(file: Path, catalog: str) -> None:
         connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
 
-@pytest.mark.parametrize("plant", by_default(HOSTILE.values(), 4), ids=HOSTILE)
+@pytest.mark.parametrize("plant", by_default(HOSTILE.values(), 2), ids=HOSTILE)
 def test_files_beside_do_not_stop_a_publish(shop: Path, plant: Callable[[Path], object]) -> None:
     copied(shop, "others.parquet", "SELECT 1 AS age, 2 AS id, 3 AS shop")
     plant(shop / "out")

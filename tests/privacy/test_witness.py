@@ -110,7 +110,8 @@ def proofs(tmp_path_factory: pytest.TempPathFactory) -> Proofs:
 
 
 @pytest.mark.parametrize(
-    ("name", "number"), [("pure", 0), ("delta", 0), ("tied, pure", 5), ("tied, delta", 5), ("nulls", 11)]
+    ("name", "number"),
+    by_default([("pure", 0), ("delta", 0), ("tied, pure", 5), ("tied, delta", 5), ("nulls", 11)], 3),
 )
 def test_another_program_agrees(proofs: Proofs, tmp_path: Path, name: str, number: int) -> None:
     done = altered(tmp_path, proofs(name))

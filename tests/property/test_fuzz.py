@@ -10,6 +10,7 @@ from dpsql.client.device import from_json
 from dpsql.errors import CatalogError, DataError, InternalError
 from tests.property import fuzz
 from tests.property.fuzz import KINDS, Kind, malformed, read_catalog, run
+from tests.thinned import by_default
 
 FEW = {
     "catalogs": 100, "collection plans": 1000, "reports": 60, "JSON reports": 300, "CSV sources": 5,
@@ -18,7 +19,7 @@ FEW = {
 
 
 @pytest.mark.usefixtures("publishes")
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", by_default(FEW, 4))
 def test_damaged_input_ends_in_an_answer_or_one_typed_line(name: str):
     found = run(KINDS[name], 3, FEW[name])
     assert not found.faults, "\n".join(found.faults)

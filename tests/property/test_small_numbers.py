@@ -84,7 +84,7 @@ OF_KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", by_default(OF_KINDS, 2), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", by_default(OF_KINDS, 1), ids=lambda kind: kind.__name__)
 def test_other_kinds_of_releases_show_nothing_of_fewer_people(
     kind: Callable[[Path], Asked], tmp_path: Path, publishes: None
 ) -> None:

@@ -308,7 +308,7 @@ def compared(release: Release, name: str, number: int, seed: int) -> Counter[str
     return seen
 
 
-@pytest.mark.parametrize("name", by_default(SHAPES, 5))
+@pytest.mark.parametrize("name", by_default(SHAPES, 2))
 def test_a_kept_plan_answers_as_a_fresh_one(release: Release, name: str) -> None:
     seen = compared(release, name, FEW, 1)
     assert seen["filled"] > FEW / 2, seen

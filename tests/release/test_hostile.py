@@ -66,7 +66,7 @@ READ = ("meta is a view that never ends", "NULL estimates", "nodes of no tree", 
         "a statistic of too few models", "a catalog with control characters")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", by_default(READ, 3))
+@pytest.mark.parametrize("name", by_default(READ, 1))
 def test_a_reader_of_a_hostile_release_neither_hangs_nor_sees_a_traceback(
     good: Path, tmp_path: Path, name: str
 ):

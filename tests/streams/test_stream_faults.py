@@ -49,7 +49,7 @@ def refuse(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
 @pytest.mark.usefixtures("publishes")
 @pytest.mark.parametrize(
     ("name", "number", "day"),
-    by_default([("fsync", 9, 0), ("fsync", 3, 1), ("replace", 4, 1), ("open", 9, 1)], 2),
+    by_default([("fsync", 9, 0), ("fsync", 3, 1), ("replace", 4, 1), ("open", 9, 1)], 1),
 )
 def test_a_refused_call(tmp_path, monkeypatch, name, number, day):
     assert refuse(tmp_path, monkeypatch, name, number, day)

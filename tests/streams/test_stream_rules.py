@@ -31,6 +31,7 @@ from dpsql.streams.public import read_manifest
 from dpsql.streams.publish import Arrival, Chance, append_batch
 from tests.statements import refusals
 from tests.stream_shop import CATALOG, StreamShop, make_stream_shop
+from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
 
@@ -271,7 +272,8 @@ def test_sources_that_do_not_fit(shop: StreamShop, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("grain", "labels"), [("week", ["2025-01-01", "2025-01-06"]), ("month", ["2025-01", "2025-02"])]
+    ("grain", "labels"),
+    by_default([("week", ["2025-01-01", "2025-01-06"]), ("month", ["2025-01", "2025-02"])], 1),
 )
 def test_weeks_and_months_as_batches(tmp_path: Path, grain: str, labels: list[str]) -> None:
     text = SMALL.replace("grain: day, horizon: 365", f"grain: {grain}, horizon: 12")

@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.thinned import by_default
+
 ROOT = Path(__file__).resolve().parents[2]
 
 BREACHES = {
@@ -45,7 +47,7 @@ def test_the_contracts_hold(copy: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.parametrize("contract", BREACHES)
+@pytest.mark.parametrize("contract", by_default(BREACHES, 3))
 def test_a_breach_is_found(copy: Path, contract: str) -> None:
     name, line = BREACHES[contract]
     file = copy / "dpsql" / name

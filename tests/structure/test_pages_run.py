@@ -39,7 +39,7 @@ def test_the_curator_s_release_is_asked_by_the_analyst(
             ("walk.md", 7),
             ("small-numbers.md", 3),
         ],
-        2,
+        1,
     ),
 )
 def test_a_page_runs_from_the_top(page: str, least: int, tmp_path: Path) -> None:
