@@ -26,10 +26,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from math import ceil, comb, inf
 from pathlib import Path
 from random import Random
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 import duckdb
@@ -62,6 +63,10 @@ APART = 3
 LEVEL, LOUD_LEVEL, ROOM = 0.95, 0.9999, 1e-6
 """Of intervals; of the loud release's, where a miss of one cell shall be no chance; and room for floats' rounding."""
 GATE = 0.01
+SPREAD_OF_VALUES = 0.25
+"""Standard deviation of a unit's values around a place of her own, in widths of their domain."""
+RAREST, SAMPLE = 1.5, 4_000
+"""Power of places beyond which values are drawn nearer to their lower bound; places that a mean is found by."""
 
 Key = tuple[object, ...]
 Exact = Mapping[Key, Mapping[int, object]]
@@ -286,54 +291,108 @@ def public_guess(catalog: Catalog, units: int | None, rows: int | None, most_row
 
     **Privacy**: a function of the catalog and of public numbers.
     """
-    guess = stated_guess(catalog)
-    if units is None and rows is None and guess is not None:
-        units, rows, most_rows = guess.units, guess.rows, most_rows or guess.most
+    stated = stated_guess(catalog)
+    means, tables = ({}, {}) if stated is None else (stated.means, dict(stated.tables))
+    if units is not None or rows is not None:
+        tables = {}  # of all tables alike
+    elif stated is not None:
+        units, rows, most_rows = stated.units, stated.rows, most_rows or stated.most
     if units is None or rows is None:
         raise InterfaceError(
             "rehearse: the number of rows is unknown",
             hint="state public guesses: --units and --rows",
         )
     # `clipped_share: 0` states that nobody owns more rows than max_ids
-    exceeded_by_nobody = [
-        table.max_ids
-        for table in catalog.tables.values()
+    exceeded_by_nobody = {
+        of: table.max_ids
+        for of, table in catalog.tables.items()
         if isinstance(table.max_ids, int) and table.clipped_share == 0
-    ]
+    }
     if most_rows is None and exceeded_by_nobody:
-        most_rows = max(min(exceeded_by_nobody), rows / units)
-    return Guess(min(units, rows), rows, most=most_rows)
+        most_rows = max(min(exceeded_by_nobody.values()), rows / units)
+    for of in tables.keys() & exceeded_by_nobody.keys():
+        most = tables[of].most or max(float(exceeded_by_nobody[of]), tables[of].mean)
+        tables[of] = replace(tables[of], most=most)
+    return Guess(min(units, rows), rows, most=most_rows, means=means, tables=tables)
 
 
 def _laws(guess: Guess) -> dict[str, Guess]:
-    """The guess under each law."""
-    few = max(1.0, guess.mean / 4)
+    """The guess under each law, of every table."""
+    typical = {
+        "even": max(1.0, guess.mean),
+        LOG_NORMAL: guess.median,
+        SKEWED: min(max(1.0, guess.mean / 4), guess.median),
+    }
+    tables = {of: _laws(own) for of, own in guess.tables.items()}
     return {
-        "even": replace(guess, typical=max(1.0, guess.mean)),
-        LOG_NORMAL: replace(guess, typical=guess.median),
-        SKEWED: replace(guess, typical=min(few, guess.median)),
+        law: replace(guess, typical=rows, tables={of: laws[law] for of, laws in tables.items()})
+        for law, rows in typical.items()
     }
 
 
 def _written(star: MadeUpStar, law: Guess, place: Path) -> Catalog:
-    """Write the rows of all units; the catalog that reads them."""
-    amounts, table_rows = law.amounts(law.units), dict[str, list[tuple[object, ...]]]()
-    for unit, rows in enumerate(amounts, 1):
-        own = _manner(int(rows), unit / law.units, Random(f"{star.seed} {unit}"))
+    """Write the rows of all units; the catalog that reads them.
+
+    Whoever owns many rows of one table owns many of each.
+    """
+    units = max(own.units for own in (law, *law.tables.values()))
+    rows_by_table = {
+        of: [0] * (units - own.units) + own.amounts(own.units).tolist()
+        for of, own in {"": law, **law.tables}.items()
+    }
+    moved = _towards_means(star, law, rows_by_table)
+    star = MadeUpStar(star.catalog, star.public, star.seed, moved)
+    table_rows = dict[str, list[tuple[object, ...]]]()
+    for unit in range(1, units + 1):
+        numbers = {of: int(rows[unit - 1]) for of, rows in rows_by_table.items()}
+        own = _manner(numbers.pop(""), numbers, unit / units, Random(f"{star.seed} {unit}"))
         for table, made in star.rows_of(unit, own).items():
             table_rows.setdefault(table, []).extend(made)
     return star.side(place, ONE_FILE, table_rows, crowd=False).catalog
 
 
-def _manner(rows: int, rank: float, rng: Random) -> Manner:
+def _towards_means(
+    star: MadeUpStar, law: Guess, rows_by_table: Mapping[str, Sequence[int]]
+) -> dict[str, Callable[[float], float]]:
+    """Where values stand so that measures have the means that are guessed: large ones rarer, then all nearer."""
+    rng, moved = Random(star.seed), dict[str, Callable[[float], float]]()
+    for measure, told in law.means.items():
+        table, column = measure.split(".")
+        spec = star.catalog.tables[table].written.get(column)
+        if spec is None or spec.lower is None:  # an expression of other columns
+            continue
+        low, high = spec.bounds
+        wanted = min(max((told * 10.0**spec.digits - low) / (high - low), 1e-6), 1.0)
+        rows = rows_by_table.get(table, rows_by_table[""])
+        units = rng.choices(range(1, len(rows) + 1), weights=rows, k=SAMPLE)
+        places = [_near((unit / len(rows) + rng.random()) / 2, rng) for unit in units]
+        least, most = 0.0, RAREST
+        for _ in range(30):
+            power = (least + most) / 2
+            mean_place = fmean(place**power for place in places)
+            least, most = (power, most) if mean_place > wanted else (least, power)
+        nearer = min(1.0, wanted / mean_place)
+        moved[measure] = partial(_moved, power, nearer)
+    return moved
+
+
+def _moved(power: float, nearer: float, place: float) -> float:
+    return float(nearer * place**power)
+
+
+def _near(centre: float, rng: Random) -> float:
+    """A place in [0, 1]; squares: the first categories are frequent and large values are rare."""
+    return min(max(rng.gauss(centre, SPREAD_OF_VALUES), 0.0), 1.0) ** 2
+
+
+def _manner(rows: int, numbers: Mapping[str, int], rank: float, rng: Random) -> Manner:
     """A unit with so many rows of each counted table, around a place of her own that rises with her rank."""
     centre = (rank + rng.random()) / 2
 
     def where(at: Callable[[float], object], beyond: object, draws: Random) -> object:
-        # squares: the first categories are frequent and large values are rare
-        return at(min(max(draws.gauss(centre, 0.25), 0.0), 1.0) ** 2)
+        return at(_near(centre, draws))
 
-    return SPREAD._replace(name=f"{rows} rows", where=where, times=0, more=rows)
+    return SPREAD._replace(name=f"{rows} rows", where=where, times=0, more=rows, numbers=numbers)
 
 
 _Answer = tuple[Result, Grid, Grid]
@@ -371,16 +430,17 @@ class _Answers:
         return [c for c in range(len(self.quiet[0][0].columns)) if c not in self.noisy]
 
     def cells(self, answer: _Answer, column: int) -> Iterator[_Cell]:
-        """A column's numbers but for days, which have no relative error."""
+        """A column's numbers; days and texts have no relative error."""
         result, lows, highs = answer
         for row, low, high in zip(result.rows, lows, highs, strict=True):
-            if isinstance(row[column], date) or row[column] is None:
+            if not isinstance(row[column], int | float | Decimal):
                 continue
-            lower, upper = low[column], high[column]
+            # a median has its column's type, decimals too
+            lower, upper = (None if end is None else float(end) for end in (low[column], high[column]))
             half = inf if lower is None or upper is None else (upper - lower) / 2
             exact = self.exact.get(_key(row, self.keys), {}).get(column)
             if not isinstance(exact, float):
-                yield abs(row[column]), half, None
+                yield abs(float(row[column])), half, None
                 continue
             room = ROOM * max(1.0, abs(exact))
             above = lower is None or exact >= lower - room

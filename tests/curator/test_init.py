@@ -777,3 +777,27 @@ def test_uuids_are_keys_and_foreign_keys_as_whole_numbers_are(tmp_path: Path) ->
     }).text)  # fmt: skip
     assert keys(clinic, "visits") == {"patient_id": "patients"}
     assert "patient_id" not in clinic.tables["visits"].columns
+
+
+def test_whole_keys_of_a_public_csv_table_are_numbers_and_codes_stay_texts(tmp_path: Path) -> None:
+    """As texts, room 10 stood before room 2, and `room BETWEEN 2 AND 10` was no condition."""
+    tables = {
+        "rooms.csv": csv("room,wing", (f"{i},w{i % 3}" for i in range(1, 13))),
+        "zips.csv": csv("zip,town", (f"0{i},t{i}" for i in range(10, 15))),
+        "visits.csv": csv("visit,room,zip", (f"{i},{1 + i % 12},0{10 + i % 5}" for i in range(60))),
+    }
+    choices = CuratorChoices("row", frozenset({"rooms", "zips"}), "5000", "5000")
+    questions = [
+        "SELECT room, COUNT(*) FROM visits GROUP BY room",
+        "SELECT zip, COUNT(*) FROM visits GROUP BY zip",
+    ]
+    text = of_tables(tmp_path, tables, choices, questions).text
+    catalog = parse_catalog(text)
+    assert catalog.tables["rooms"].columns["room"].type == "int"
+    assert "zip" not in catalog.tables["zips"].columns
+    (tmp_path / "rooms.yaml").write_text(confirmed(text))
+    answers = published(tmp_path / "rooms.yaml", ZeroNoise())
+    rows = answers.query(
+        "SELECT room, COUNT(*) FROM visits WHERE room BETWEEN 2 AND 10 GROUP BY 1 ORDER BY 1"
+    ).rows
+    assert [(room, round(count)) for room, count in rows] == [(room, 5) for room in range(2, 11)]

@@ -23,15 +23,17 @@ tables:
   person: {role: dimension, key: id, private: true, columns: {region: {type: string, categories: [n, s, e, w]}}}
   item: {role: dimension, key: item_id, private: false, columns: {kind: {type: string}}}
   sale: {role: fact, max_ids: 5, foreign_keys: {id: person, item_id: item}, CLIPPED
-    columns: {price: {type: decimal, scale: 2, lower: 0, upper: 50, measure: true}}}
+    columns: {price: {type: decimal, scale: 2, lower: 0, upper: 50, measure: true, cuts: {width: 10}}}}
 views:
   by_region: {of: sale, axes: [person.region], measures: [count, sale.price]}
   by_kind: {of: sale, axes: [{axis: item, by: [kind]}], measures: [count]}
+  by_price: {of: sale, axes: [sale.price], measures: [count]}
 """
 WORKLOAD = """
 SELECT COUNT(*) AS n FROM sale;
 SELECT region, SUM(price) AS s FROM sale JOIN person USING (id) GROUP BY region;
 SELECT kind, COUNT(*) AS n FROM sale JOIN item USING (item_id) GROUP BY kind;
+SELECT MEDIAN(price) AS m FROM sale;
 SELECT * FROM sale;
 """
 

@@ -98,6 +98,11 @@ def drawn_knobs(seed: int, level: str | None = None) -> Knobs:
         bounds=one("drafted", "drafted", "drafted", "wide", "narrow"), coarse=bool(rng.random() < 0.1),
         spend=one(0.3, 0.3, 0.8),
     )  # fmt: skip
+    if knobs.law in (
+        "pareto",
+        "few",
+    ):  # a handful of people would own nearly all amounts: fewer than noise can show
+        knobs = replace(knobs, spend=0.3)
     knobs = knobs if level is None else replace(knobs, level=level)
     # Where rows are units a fact that another one names is a dimension, and nothing counts its rows.
     return replace(knobs, child=False) if knobs.level == "row" and rng.random() < 0.8 else knobs

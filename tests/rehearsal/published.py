@@ -67,9 +67,18 @@ def _adjust(catalog: dict[str, Any], star: Star, epsilon: str) -> None:
             if knobs.coarse and column["type"] in ("int", "decimal") and "upper" in column:
                 width = (float(column["upper"]) - float(column["lower"])) / 10
                 column["cuts"] = {"width": max(1, round(width)) if column["type"] == "int" else width}
-    for axis in (axis for view in catalog["views"].values() for axis in view["axes"] if knobs.coarse):
-        if isinstance(axis, dict):  # its own cuts are those of the workload
-            axis.pop("cuts", None)
+    for axis in (axis for view in catalog["views"].values() for axis in view["axes"]):
+        cuts = axis.get("cuts") if isinstance(axis, dict) else None  # those of the workload
+        if knobs.coarse and cuts:
+            del axis["cuts"]
+        elif isinstance(cuts, list) and knobs.bounds == "narrow":
+            table, column = axis["axis"].split(".")
+            spec = catalog["tables"][table]["columns"].get(column, {})
+            if "upper" in spec and spec["type"] in ("int", "decimal"):
+                low, high = float(spec["lower"]), float(spec["upper"])
+                axis["cuts"] = [cut for cut in cuts if low < float(cut) <= high]
+                if not axis["cuts"]:
+                    del axis["cuts"]
 
 
 @contextmanager

@@ -356,8 +356,9 @@ class _Reader:
         name = self.answerer.schema.twin(ref)
         if name != ref:
             return NoViewError(
-                f"different values of {ref.column} are counted only if they identify the unit",
-                hint=f"write `unit: {name.table}.{name.column}`, and `people` among the measures of a view",
+                f"no public list says which values {name.table}.{name.column} has",
+                hint=f"declare them as a column of tables.{name.table}, or `private: false` there if anybody may see "
+                f"its rows; to count different ones write `unit: {name.table}.{name.column}`, and `people` in a view",
             )
         return NoViewError(f"{ref} has no domain", hint="declare its bounds or categories in the catalog")
 

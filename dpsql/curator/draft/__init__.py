@@ -42,6 +42,7 @@ from dpsql.curator.design.axes import quoted
 from dpsql.curator.design.questions import named
 from dpsql.curator.draft.domains import (
     DerivedQuery,
+    Domain,
     asked_expressions,
     derived_columns,
     domain_of,
@@ -53,6 +54,7 @@ from dpsql.curator.draft.domains import (
 )
 from dpsql.curator.draft.links import FEWEST_PEOPLE, Links, find_links, without_rare_values
 from dpsql.curator.draft.profile import (
+    WHOLE,
     ColumnFacts,
     Postgres,
     SelectReader,
@@ -447,6 +449,9 @@ def _table(
         for column in value_columns
     )
     domains = [domain for domain in drafted if domain is not None]
+    if is_public and key is not None and (numbers := table.column(key)).guessed and numbers.nature is WHOLE:
+        # keys of a text file are texts, which sort 1, 10, 2, unless they are declared
+        domains = [Domain(key, (f"type: {WHOLE.word}",), numbers.distinct), *domains]
     if roles.unit_table in links.reached(table.name) and counted:
         lines.append(
             "    max_ids: auto  # rows of a unit that count, chosen when publishing; better: a limit by rule"

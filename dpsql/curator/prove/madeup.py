@@ -26,6 +26,7 @@ from functools import cached_property, partial
 from math import ceil
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 import duckdb
@@ -171,6 +172,7 @@ class Manner(NamedTuple):
         where: (values of a column by their places, what lies beyond them, chance) -> one value.
         times, more: rows of each counted table: so many times those that count, those that are measured beyond, and so
             many more.
+        numbers: rows of some counted tables; of the others as `times` and `more` say.
         copies: rows of the unit's own table.
         stands: place of keys that rows name and of columns that no sum is made of, as rules may drop rows at the
             ends of domains; None: as `where`.
@@ -182,6 +184,7 @@ class Manner(NamedTuple):
     where: Callable[[At, object, Random], object]
     times: int = 1
     more: int = 0
+    numbers: Mapping[str, int] = MappingProxyType({})
     copies: int = 1
     stands: float | None = None
     claims: bool = False
@@ -189,10 +192,10 @@ class Manner(NamedTuple):
 
 
 DEAR = Manner("dear", lambda at, beyond, rng: at(1.0), stands=0.5)
-MANY = Manner("many", lambda at, beyond, rng: at(1.0), 1, 500, 5, stands=0.3)
+MANY = Manner("many", lambda at, beyond, rng: at(1.0), 1, 500, copies=5, stands=0.3)
 SPREAD = Manner("spread", lambda at, beyond, rng: at(rng.random()))
 ODD = Manner(
-    "odd", lambda at, beyond, rng: rng.choice([None, beyond, *[at(rng.random()) for _ in range(4)]]), 3, 0, 3,
+    "odd", lambda at, beyond, rng: rng.choice([None, beyond, *[at(rng.random()) for _ in range(4)]]), 3, copies=3,
     claims=True,
 )  # fmt: skip
 CHEAP = Manner("cheap", lambda at, beyond, rng: at(0.0), stands=0.7)
@@ -236,10 +239,17 @@ class MadeUpStar:
         catalog: that is published.
         public: its public tables as they are.
         seed: of what is made up.
+        moved: `table.column` -> where a value of a place in [0, 1] stands instead.
     """
 
-    def __init__(self, catalog: Catalog, public: Mapping[str, PublicRows], seed: int) -> None:
-        self.catalog, self.public, self.seed = catalog, public, seed
+    def __init__(
+        self,
+        catalog: Catalog,
+        public: Mapping[str, PublicRows],
+        seed: int,
+        moved: Mapping[str, Callable[[float], float]] = MappingProxyType({}),
+    ) -> None:
+        self.catalog, self.public, self.seed, self.moved = catalog, public, seed, moved
 
     @cached_property
     def towards(self) -> dict[str, str]:
@@ -291,10 +301,8 @@ class MadeUpStar:
         for column, spec in table.written.items():
             if column.lower() not in left_out:
                 summed = spec.measure or not spec.has_domain or column.lower() in used
-                at, fresh = (
-                    self._domain(column, spec),
-                    None if spec.private_keys is None else FRESH[spec.type],
-                )
+                at = self._domain(column, spec, self.moved.get(f"{name}.{column}", float))
+                fresh = None if spec.private_keys is None else FRESH[spec.type]
                 yield MadeUpColumn(column, _kind(spec), at, BEYOND[spec.type], summed=summed, fresh=fresh)
 
     def _key_kind(self, table: str) -> str:
@@ -316,7 +324,7 @@ class MadeUpStar:
             return _listed(self._public_values(table, str(self.catalog.tables[table].key)))
         return _listed([str(KEYS * unit) for unit in range(1, NOBODYS + 1)])
 
-    def _domain(self, name: str, spec: Column) -> At:
+    def _domain(self, name: str, spec: Column, move: Callable[[float], float]) -> At:
         if spec.from_ is not None:
             return _listed(list(dict.fromkeys(self._public_values(spec.from_, name))))
         if spec.listed or spec.type == "bool":
@@ -328,7 +336,7 @@ class MadeUpStar:
             return _listed(["text"])
         low, high = spec.bounds if spec.lower is not None else (0, FREE)
         return lambda place: from_units(
-            spec.type, low + round(place * (high - low)), scale=spec.digits, grain=spec.grain
+            spec.type, low + round(move(place) * (high - low)), scale=spec.digits, grain=spec.grain
         )
 
     def rows_of(
@@ -365,6 +373,8 @@ class MadeUpStar:
             return 1
         if table not in self.catalog.star.tables:
             return 2
+        if table in manner.numbers:
+            return manner.numbers[table]
         rule = self.catalog.star.tables[table].bounding
         measured = reach(rule.max_ids) + 1 if rule.clipped_share else 0
         return manner.times * (rule.max_ids or CHOSEN) + measured + manner.more
