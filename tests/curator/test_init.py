@@ -801,3 +801,12 @@ def test_whole_keys_of_a_public_csv_table_are_numbers_and_codes_stay_texts(tmp_p
         "SELECT room, COUNT(*) FROM visits WHERE room BETWEEN 2 AND 10 GROUP BY 1 ORDER BY 1"
     ).rows
     assert [(room, round(count)) for room, count in rows] == [(room, 5) for room in range(2, 11)]
+
+
+def test_questions_that_name_no_column_are_served(tmp_path: Path) -> None:
+    """A workload of `SELECT COUNT(*)` alone once was refused for want of a domain."""
+    tables = {"visits.csv": csv("person_id,ward", (f"{i % 400},w{i % 3}" for i in range(2000)))}
+    choices = CuratorChoices("persons.person_id", frozenset(), "100", "100")
+    questions = ["SELECT COUNT(*) FROM visits", "SELECT COUNT(DISTINCT person_id) FROM visits"]
+    design = of_tables(tmp_path, tables, choices, questions).design
+    assert design is not None and design.served == 2

@@ -128,6 +128,8 @@ def named(statements: Sequence[str]) -> frozenset[str]:
 def places_of(catalog: Catalog, public: Engine, statements: Sequence[str]) -> tuple[ScaffoldAxis, ...]:
     """The axes that statements may be about: columns that they name, of tables that lead from a counted one.
 
+    Statements that name no column with a domain may be about any: all rows are counted along each.
+
     Args:
         catalog: the catalog.
         public: its public tables, opened.
@@ -138,10 +140,12 @@ def places_of(catalog: Catalog, public: Engine, statements: Sequence[str]) -> tu
         of for of, table in catalog.tables.items()
         if not table.is_public and (of.lower() in words or (catalog.name.lower() in words and table.role.counted))
     ]  # fmt: skip
-    places: list[ScaffoldAxis] = []
-    for of in tables:
-        if _may_be_counted(catalog, of, tables):
-            places += _places_from(catalog, public, of, words)
+    counted = [of for of in tables if _may_be_counted(catalog, of, tables)]
+    every = words.union(*({name.lower() for name in catalog.tables[of].columns} for of in tables))
+    for columns in (words, every):
+        places = [place for of in counted for place in _places_from(catalog, public, of, columns)]
+        if places:
+            break
     return tuple(sorted(places, key=lambda place_: _levels(catalog, place_)))
 
 

@@ -307,9 +307,15 @@ def read_tables(
     unlisted = {t: {c: n for c, n in gone.items() if c in foreign[t]} for t, gone in links.unlisted.items()}
     links = Links(links.keys, foreign, unlisted)
     kept, unread = [], dict[str, tuple[ColumnFacts, ...]]()
+    is_any_named = any(
+        c.name.lower() in words or table.name in roles.public
+        for table in tables if table.name in names for c in links.values(table)
+    )  # fmt: skip
     for table in tables:
         values, is_public = links.values(table), table.name in roles.public
-        columns = tuple(c for c in table.columns if c not in values or is_public or c.name.lower() in words)
+        # all rows are counted along some column: where questions name none, each may be the one
+        is_whole = is_public or (table.name in in_words and not is_any_named)
+        columns = tuple(c for c in table.columns if c not in values or is_whole or c.name.lower() in words)
         if table.name in names:
             kept.append(replace(table, columns=columns))
         unread[table.name] = tuple(c for c in table.columns if table.name not in names or c not in columns)
