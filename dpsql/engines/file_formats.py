@@ -156,8 +156,10 @@ def _row(line: bytes, dialect: Csv) -> list[str] | None:
 
 
 def _header(stream: IO[bytes], file: Path, dialect: Csv) -> tuple[str, ...]:
-    """Column names from the first line."""
+    """Column names from the first line; R and pandas write row numbers into a first column without a name."""
     names = _row(stream.readline(LONGEST + 1).removesuffix(b"\n"), dialect) or []
+    if names[1:] and not names[0]:
+        names[0] = "row_number"
     distinct = {name.lower() for name in names}
     if not file.stat().st_size:
         raise SourceError(f"{file.name} is empty", hint="its first line names its columns")

@@ -99,6 +99,16 @@ def test_names_of_a_file_without_a_header_are_declared(tmp_path: Path) -> None:
     raw.close()
 
 
+def test_a_first_column_without_a_name_holds_row_numbers(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b'"","a"\n"1",5\n"2",6')
+    raw = open_sources(CSV, tmp_path, {"t": "t.csv"})
+    assert raw.connection.execute("SELECT a, row_number FROM raw.t ORDER BY a").fetchall() == [
+        ("5", "1"),
+        ("6", "2"),
+    ]
+    raw.close()
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "t.csv").write_bytes(HEADER + b'\n1,1,x\nSECRET,"open\n')
