@@ -100,7 +100,9 @@ def asked_squares(plan: ReleasePlan, catalog: Catalog) -> list[tuple[int, tuple[
             *((OWN,) if statistic.bounds or weighs else ()),
             *(pairs if statistic.tau > 1 or weighs else ()),
         )
-        if kinds and (statistic.tau * _span(statistic)) ** 2 < ROOM:
+        # the most that what a row adds can lie from its mean
+        span = statistic.bounds.upper - statistic.bounds.lower if statistic.bounds else 1
+        if kinds and (statistic.tau * span) ** 2 < ROOM:
             squares.append((i, kinds))
     return squares
 
@@ -342,11 +344,6 @@ def stored_squares(
         for square in planned
     }
     return DrawnSquares(plan, sums)
-
-
-def _span(statistic: PlannedStatistic) -> int:
-    """The most that what a row adds can lie from its mean; 1 where rows are counted."""
-    return statistic.bounds.upper - statistic.bounds.lower if statistic.bounds else 1
 
 
 def _exact(

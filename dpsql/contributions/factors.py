@@ -44,20 +44,7 @@ from math import exp, expm1, hypot, inf, log, sqrt
 
 import numpy as np
 
-from dpsql.contributions.constants import (
-    ALIKE,
-    FACTOR_LEAST,
-    GAP,
-    INFLUENCE,
-    MEAN_LEAST,
-    MEAN_SLOPE,
-    SEEN,
-    SIDE,
-    TOGETHER,
-    UNEVEN,
-    VALUES,
-    WIDEST,
-)
+from dpsql.contributions import constants
 from dpsql.contributions.histogram import NoisyHistogram, PeopleEstimate, clear_people, middles, quantile_of
 from dpsql.contributions.tail import ClippedTotal, TailError
 
@@ -129,7 +116,7 @@ class Scaled:
     @property
     def clear(self) -> bool:
         """True if both totals stand out of the noise, on the same side of 0."""
-        visible = not self.high.blind and abs(self.low.value) > SEEN * self.low.sd
+        visible = not self.high.blind and abs(self.low.value) > constants.SEEN * self.low.sd
         return visible and self.high.value * self.low.value > 0
 
     @property
@@ -205,11 +192,15 @@ class Pooled:
 
 def pool(rows: Scaled, measure: Scaled) -> Pooled:
     """Pooled scale factors of the rows and of a measure."""
-    together = TOGETHER * rows.tail.sd * measure.tail.sd
+    together = constants.TOGETHER * rows.tail.sd * measure.tail.sd
     variance = rows.variance + measure.variance - 2 * together
     gap = measure.logarithm - rows.logarithm
-    least = (ALIKE + UNEVEN * measure.uneven) ** 2
-    prior = max(least, min(gap**2 - variance, WIDEST)) if gap**2 > GAP**2 * variance else least
+    least = (constants.ALIKE + constants.UNEVEN * measure.uneven) ** 2
+    prior = (
+        max(least, min(gap**2 - variance, constants.WIDEST))
+        if gap**2 > constants.GAP**2 * variance
+        else least
+    )
     return Pooled(gap, variance, together, prior)
 
 
@@ -275,7 +266,7 @@ def factors(
         if public_rows or name != best:  # rows have moved already, or stay: the measure alone moves
             gap = each.logarithm - (rows.logarithm + step)
             back = -gap * each.variance / (each.variance + rest * rows.variance + pair.prior)
-        influence = INFLUENCE * pair.influence(each.variance)
+        influence = constants.INFLUENCE * pair.influence(each.variance)
         lag = _lag_error(pair, log(result[""].value) - each.logarithm - back)
         mean_error = _mean_error(rows, each, pair)
         mean_error = replace(mean_error, up=hypot(mean_error.up, lag))
@@ -295,20 +286,20 @@ def _lag_error(pair: Pooled, apart: float) -> float:
         pair: of the rows and the measure.
         apart: how far the factor of the rows is above that of the measure, in logarithms, once both have moved.
     """
-    below = pair.gap < 0 and pair.gap**2 > GAP**2 * pair.variance
-    return max(0.0, expm1(apart)) * (1 / SIDE + VALUES) if below else 0.0
+    below = pair.gap < 0 and pair.gap**2 > constants.GAP**2 * pair.variance
+    return max(0.0, expm1(apart)) * (1 / constants.SIDE + constants.VALUES) if below else 0.0
 
 
 def _lost(measure: Scaled) -> TotalsFactor:
     """Unscaled views without an upper end, where noise hides the total of rows."""
     noise = measure.low_noise
-    mean = Relative(measure.rows, hypot(MEAN_LEAST, measure.rows), inf)
+    mean = Relative(measure.rows, hypot(constants.MEAN_LEAST, measure.rows), inf)
     return TotalsFactor(1.0, None, measure.low.value, Relative(noise, noise, inf), mean, 0.0)
 
 
 def _follower(rows: TotalsFactor, measure: Scaled) -> TotalsFactor:
     """The factor of rows for a measure whose own total noise hides: averages are as views have them, without an end."""
-    mean = hypot(MEAN_LEAST, MEAN_SLOPE * log(rows.value))
+    mean = hypot(constants.MEAN_LEAST, constants.MEAN_SLOPE * log(rows.value))
     error = Relative(rows.error.noise, hypot(rows.error.down, mean), inf)
     mean_error = Relative(min(measure.rows, mean), mean, inf)
     whole = rows.value * measure.low.value
@@ -327,7 +318,7 @@ def _factor(
         influence: relative error of what it took from the rows' factor.
     """
     measured = exp(measure.logarithm + step)
-    value, noise = max(FACTOR_LEAST, measured), sqrt(rest) * measure.total_noise
+    value, noise = max(constants.FACTOR_LEAST, measured), sqrt(rest) * measure.total_noise
     sides = (hypot(noise, sqrt(rest) * side, influence) for side in (measure.tail.down, measure.tail.up))
     back = measure.high.put_back / measure.high.value
     return TotalsFactor(value, measured, value * measure.low.value, Relative(noise, *sides), mean_error, back)

@@ -42,23 +42,10 @@ import numpy as np
 from dpsql.catalog.base import MeasureName
 from dpsql.central.placed_rows import row_value
 from dpsql.central.planned import PlannedStatistic, ReleasePlan
-from dpsql.contributions import selection
+from dpsql.contributions import selection, statements
 from dpsql.contributions.constants import NORM_BINS, NORM_QUANTILE, NORM_START, TASTE
 from dpsql.contributions.factors import Scaled, TotalsFactor, factors
 from dpsql.contributions.histogram import PeopleEstimate, doubling_edges, pooled, quantile, spread
-from dpsql.contributions.statements import (
-    UNIT,
-    NormView,
-    WeightedRows,
-    WhitenedStatistic,
-    Whitening,
-    make_norms,
-    make_pure_weights,
-    make_weights,
-    pure_bound,
-    weighted_cells,
-    whiten,
-)
 from dpsql.matrices.kronecker import ProductReading, Spread, parts_of
 from dpsql.matrices.strategy import axis_budgets, measure_view
 from dpsql.mechanisms.designs.measurement import DrawnMember
@@ -118,14 +105,14 @@ class Bounded:
     def draw(self, table: selection.RecipeTable, choices: selection.RecipeChoices) -> ClippedViews:
         reaches = [pure_reach(s, choices.tau) for s in table.sums.values()]
         values = [row_value(s, table.columns) for s in table.sums.values()]
-        weights = make_pure_weights(
+        weights = statements.make_pure_weights(
             table.relations, table.rows, table.of, choices.tau, list(zip(values, reaches, strict=True))
         )
 
         def draw(i: int, cells: Exact) -> ClippedView:
             statistic, strategies = table.plan.statistics[i], table.plan.strategies(table.plan.statistics[i])
             reach = pure_reach(statistic, choices.tau)
-            view = draw_view(cells, strategies, statistic.spend, UNIT * reach, table.noise)
+            view = draw_view(cells, strategies, statistic.spend, statements.UNIT * reach, table.noise)
             return ClippedView(view, reach)
 
         return draw_each(table, weights, draw)
@@ -145,15 +132,15 @@ class Whitened:
 
     def draw(self, table: selection.RecipeTable, choices: selection.RecipeChoices) -> ClippedViews:
         """Norms, K, weights, and the one draw of each statistic; see `Clipping`."""
-        whitening = whiten(whitened_parts(table, choices.tau))
-        norms = make_norms(table.relations, table.rows, table.of, norm_views(table), whitening)
+        whitening = statements.whiten(whitened_parts(table, choices.tau))
+        norms = statements.make_norms(table.relations, table.rows, table.of, norm_views(table), whitening)
         edges = doubling_edges(1 << max(0, whitening.point - NORM_START), NORM_BINS)
         histogram = selection.people_histogram(table, norms, "norm", edges, table.step(selection.NORMS))
         mu2 = sum((s.spend for s in table.statistics.values()), Fraction(0))
         share = NORM_QUANTILE.get(choices.quantile, choices.quantile)
         typical = round(quantile(histogram, share, 1 << whitening.point))
         clip = min(max(typical, 1), whitening.largest_clip(mu2))
-        weights = make_weights(table.relations, norms, table.of, clip)
+        weights = statements.make_weights(table.relations, norms, table.of, clip)
         return draw_each(table, weights, whitened_draw(table, whitening, clip, mu2))
 
 
@@ -167,14 +154,14 @@ def pure_reach(statistic: PlannedStatistic, tau: int) -> int:
     if bounds is None:
         return tau
     reach = max(bounds.upper - mid, mid - bounds.lower, 1)
-    return pure_bound(tau, reach, spread(mid, bounds.lower, bounds.upper))
+    return statements.pure_bound(tau, reach, spread(mid, bounds.lower, bounds.upper))
 
 
-def whitened_parts(table: selection.RecipeTable, tau: int) -> list[WhitenedStatistic]:
+def whitened_parts(table: selection.RecipeTable, tau: int) -> list[statements.WhitenedStatistic]:
     """Every statistic of a table as the norm weighs it, in the table's order."""
     shares = selection.view_shares(table.statistics)
     return [
-        WhitenedStatistic(
+        statements.WhitenedStatistic(
             shares[i],
             selection.typical_size(table.plan, s, tau),
             prod(strategy.total for strategy in table.plan.strategies(s)),
@@ -183,11 +170,11 @@ def whitened_parts(table: selection.RecipeTable, tau: int) -> list[WhitenedStati
     ]
 
 
-def norm_views(table: selection.RecipeTable) -> list[NormView]:
+def norm_views(table: selection.RecipeTable) -> list[statements.NormView]:
     """Every view of a table as the norm sees it, statistics numbered in the table's order."""
     order, plan = list(table.statistics), table.plan
     return [
-        NormView(
+        statements.NormView(
             {axis: plan.axes[axis].strategy for axis in plan.statistics[group[0]].axes},
             {order.index(i): row_value(plan.statistics[i], table.columns) for i in group},
         )
@@ -195,7 +182,9 @@ def norm_views(table: selection.RecipeTable) -> list[NormView]:
     ]
 
 
-def whitened_draw(table: selection.RecipeTable, whitening: Whitening, clip: int, mu2: Fraction) -> Draw:
+def whitened_draw(
+    table: selection.RecipeTable, whitening: statements.Whitening, clip: int, mu2: Fraction
+) -> Draw:
     """Draws of statistics that together spend mu2, of units whose joint norm is clipped."""
     order = list(table.statistics)
 
@@ -204,13 +193,15 @@ def whitened_draw(table: selection.RecipeTable, whitening: Whitening, clip: int,
         variance = whitening.variance(order.index(i), clip, mu2)
         reach = _reach(whitening, order.index(i), clip)
         exact = Exact(measure_view(cells, strategies))
-        view = GAUSSIAN.draw_at(exact, axis_budgets(strategies), variance, UNIT * reach, table.noise)
+        view = GAUSSIAN.draw_at(
+            exact, axis_budgets(strategies), variance, statements.UNIT * reach, table.noise
+        )
         return ClippedView(view, reach)
 
     return draw
 
 
-def _reach(whitening: Whitening, index: int, clip: int) -> int:
+def _reach(whitening: statements.Whitening, index: int, clip: int) -> int:
     """The most that one unit changes one statistic, in L2 and stored units, rounded up."""
     squared = Fraction(clip << whitening.parts[index].shift, whitening.coefficient[index])
     return isqrt(ceil(squared / whitening.parts[index].total ** 2)) + 1
@@ -224,8 +215,8 @@ def draw_each(table: selection.RecipeTable, weights: str, draw: Draw) -> Clipped
         weights: those of the units.
         draw: the draw of each statistic.
     """
-    bound = WeightedRows(table.rows, weights)
-    cells = weighted_cells(table.relations, table.plan, table.of, bound, table.columns)
+    bound = statements.WeightedRows(table.rows, weights)
+    cells = statements.weighted_cells(table.relations, table.plan, table.of, bound, table.columns)
     return {
         i: draw(i, exact)
         for group in table.plan.by_view(table.of)
@@ -299,7 +290,8 @@ def settle_table(table: selection.RecipeTable) -> DrawnRecipe:
     scaled = ScaledViews(reconciled, scale_factors(table, choices, reconciled))
     settled = {
         i: replace(
-            s, tau=choices.tau, sensitivity=clipped[i].reach, unit=UNIT, factor=scaled.factor(s).value / UNIT,
+            s, tau=choices.tau, sensitivity=clipped[i].reach,
+            unit=statements.UNIT, factor=scaled.factor(s).value / statements.UNIT,
             noise_mid=s.mid * scaled.factor(s).value / scaled.factors[""].value,
         )
         for i, s in table.statistics.items()
@@ -383,7 +375,7 @@ def reconcile_views(plan: ReleasePlan, views: Mapping[int, NoisyView]) -> Reconc
     for members in plan.families:
         if members[0] not in views:
             continue
-        family = [DrawnMember(plan.statistics[i].axes, views[i], 1 / UNIT) for i in members]
+        family = [DrawnMember(plan.statistics[i].axes, views[i], 1 / statements.UNIT) for i in members]
         estimates = plan.statistics[members[0]].measurement.estimate(family, axes)
         for i, estimated in zip(members, estimates, strict=True):
             leaves[i] = estimated.leaves

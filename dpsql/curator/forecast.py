@@ -33,19 +33,8 @@ from dpsql.central.plan import EVEN, SURE, key_plans
 from dpsql.central.planned import PlannedStatistic, ReleasePlan, charged, currency_of
 from dpsql.central.selection import NO_SIZES, planning_lists, planning_maker
 from dpsql.contributions.rehearsal import Guess, crowds, stated_guess
+from dpsql.curator import dry_release
 from dpsql.curator.beyond import BoundForecast, ExcessForecast, bound_forecasts, excess_forecasts
-from dpsql.curator.dry_release import (
-    AllowedSelection,
-    CubeForecast,
-    DrawForecast,
-    Priced,
-    allowed_selections,
-    cube_forecasts,
-    draw_forecasts,
-    dry_answerer,
-    priced_plan,
-    typical_errors,
-)
 from dpsql.curator.rehearsal import (
     ClassForecast,
     Foresight,
@@ -232,7 +221,7 @@ def not_taken(plan: ReleasePlan) -> tuple[NotTaken, ...]:
     return (*families, *axes.values())
 
 
-def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
+def forecast(priced: dry_release.Priced) -> tuple[StatisticForecast, ...]:
     """Forecast the cost and noise of each statistic of a plan."""
     plan = priced.plan
     pairs = zip(priced.models, plan.axes, strict=True)
@@ -242,7 +231,7 @@ def forecast(priced: Priced) -> tuple[StatisticForecast, ...]:
         family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
         for i, (axes, unit) in zip(members, family, strict=True):
             typical[i] = plan.statistics[i].measurement.mean_variance(axes, unit, family, axis_workloads)
-    tries = {i: draw.tries or 1.0 for draw in draw_forecasts(plan) for i in draw.statistics}
+    tries = {i: draw.tries or 1.0 for draw in dry_release.draw_forecasts(plan) for i in draw.statistics}
     return tuple(
         _forecast(plan, statistic, typical[i], tries.get(i, 1.0))
         for i, statistic in enumerate(plan.statistics)
@@ -377,9 +366,9 @@ class PlanReport:
     excess: tuple[ExcessForecast, ...] = ()
     keys: tuple[KeyForecast, ...] = ()
     sums: tuple[str, ...] = ()
-    allowed: tuple[AllowedSelection, ...] = ()
-    cubes: tuple[CubeForecast, ...] = ()
-    draws: tuple[DrawForecast, ...] = ()
+    allowed: tuple[dry_release.AllowedSelection, ...] = ()
+    cubes: tuple[dry_release.CubeForecast, ...] = ()
+    draws: tuple[dry_release.DrawForecast, ...] = ()
     cap_share: float = 0.0
     other_delta: str | None = None
     other_errors: float | None = None
@@ -423,13 +412,16 @@ def plan_catalog(
     guess = stated_guess(inside) if guess is None else guess
     with closing(open_public(inside)) as public:
         make = planning_maker(inside, public, keys)
-        priced = priced_plan(inside, make)
+        priced = dry_release.priced_plan(inside, make)
         plan, seen = priced.plan, Foresight()
         if guess is not None:
             seen = foresee(priced, catalog, crowds(catalog, public, plan), workload, guess)
         planned = _answered(catalog, priced, workload, guess)
         statistics, predictions = planned
-        beaten, allowed = _beaten(catalog, make, plan, statistics), allowed_selections(inside, make)
+        beaten, allowed = (
+            _beaten(catalog, make, plan, statistics),
+            dry_release.allowed_selections(inside, make),
+        )
     cap_share = charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)
     # a purchase is ordered by its epsilon
     bought = any(view.word == "asked" for view in catalog.views.values())
@@ -447,8 +439,8 @@ def plan_catalog(
         refreshes(catalog), bound_forecasts(plan), excess_forecasts(plan),
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
         tuple(summed_words(catalog)), allowed,
-        cube_forecasts(plan, [s.typical for s in statistics], None if guess is None else guess.rows),
-        draw_forecasts(plan),
+        dry_release.cube_forecasts(plan, [s.typical for s in statistics], None if guess is None else guess.rows),
+        dry_release.draw_forecasts(plan),
         float(cap_share),
         *_other_currency(catalog, make, priced, None if bought else cap_share),
         other_at="epsilon" if bought else "share",
@@ -460,7 +452,7 @@ COMPARED_DELTA = Fraction(1, 10**6)
 
 
 def _other_currency(
-    catalog: Catalog, make: AxisMaker, priced: Priced, cap_share: Fraction | None
+    catalog: Catalog, make: AxisMaker, priced: dry_release.Priced, cap_share: Fraction | None
 ) -> tuple[str | None, float | None]:
     """The other currency's delta, and its errors over those here at the same part of the cap, or without one at the
     same epsilon; None where it cannot be had."""
@@ -474,7 +466,7 @@ def _other_currency(
     if has_private_keys(catalog) or catalog.stream is not None:
         return None, None
     try:
-        errors = {(s.view, s.measure): s.typical for s in forecast(priced_plan(other, make))}
+        errors = {(s.view, s.measure): s.typical for s in forecast(dry_release.priced_plan(other, make))}
     except (CatalogError, PrivacyError):
         return None, None
     here = {(s.view, s.measure): s.typical for s in forecast(priced)}
@@ -483,12 +475,12 @@ def _other_currency(
 
 
 def _answered(
-    catalog: Catalog, priced: Priced, workload: Sequence[str], guess: Guess | None = None
+    catalog: Catalog, priced: dry_release.Priced, workload: Sequence[str], guess: Guess | None = None
 ) -> Answered:
     """What a planned release says of its statistics, with what channels of reported columns add, and of a workload."""
-    with dry_answerer(priced, catalog, guess) as answerer:
+    with dry_release.dry_answerer(priced, catalog, guess) as answerer:
         statistics, predictions = list(forecast(priced)), list[Prediction]()
-        for i, error in typical_errors(answerer.release, priced.plan, catalog).items():
+        for i, error in dry_release.typical_errors(answerer.release, priced.plan, catalog).items():
             statistics[i] = replace(statistics[i], typical=error * 10.0 ** -statistics[i].scale)
         for sql in workload:
             try:
@@ -525,7 +517,9 @@ def _beaten(
         name: view.model_copy(update={"mechanism": AUTO.name}) if name in named else view
         for name, view in catalog.views.items()
     }
-    left_open = forecast(priced_plan(counted_catalog(catalog.model_copy(update={"views": views})), make))
+    left_open = forecast(
+        dry_release.priced_plan(counted_catalog(catalog.model_copy(update={"views": views})), make)
+    )
     auto = {(s.view, s.measure): s.typical for s in left_open}
     looks = {s.view for s in plan.statistics if s.measurement.facts.biased}
     comparisons = [

@@ -65,8 +65,8 @@ LEVEL, LOUD_LEVEL, ROOM = 0.95, 0.9999, 1e-6
 GATE = 0.01
 SPREAD_OF_VALUES = 0.25
 """Standard deviation of a unit's values around a place of her own, in widths of their domain."""
-RAREST, SAMPLE = 1.5, 4_000
-"""Power of places beyond which values are drawn nearer to their lower bound; places that a mean is found by."""
+SAMPLE = 4_000
+"""Places that a mean is found by."""
 
 Key = tuple[object, ...]
 Exact = Mapping[Key, Mapping[int, object]]
@@ -354,7 +354,7 @@ def _written(star: MadeUpStar, law: Guess, place: Path) -> Catalog:
 def _towards_means(
     star: MadeUpStar, law: Guess, rows_by_table: Mapping[str, Sequence[int]]
 ) -> dict[str, Callable[[float], float]]:
-    """Where values stand so that measures have the means that are guessed: large ones rarer, then all nearer."""
+    """Where values stand so that measures have the means that are guessed."""
     rng, moved = Random(star.seed), dict[str, Callable[[float], float]]()
     for measure, told in law.means.items():
         table, column = measure.split(".")
@@ -365,19 +365,14 @@ def _towards_means(
         wanted = min(max((told * 10.0**spec.digits - low) / (high - low), 1e-6), 1.0)
         rows = rows_by_table.get(table, rows_by_table[""])
         units = rng.choices(range(1, len(rows) + 1), weights=rows, k=SAMPLE)
-        places = [_near((unit / len(rows) + rng.random()) / 2, rng) for unit in units]
-        least, most = 0.0, RAREST
-        for _ in range(30):
-            power = (least + most) / 2
-            mean_place = fmean(place**power for place in places)
-            least, most = (power, most) if mean_place > wanted else (least, power)
-        nearer = min(1.0, wanted / mean_place)
-        moved[measure] = partial(_moved, power, nearer)
+        middle = fmean(_near((unit / len(rows) + rng.random()) / 2, rng) for unit in units)
+        moved[measure] = partial(_moved, wanted, middle)
     return moved
 
 
-def _moved(power: float, nearer: float, place: float) -> float:
-    return float(nearer * place**power)
+def _moved(wanted: float, middle: float, place: float) -> float:
+    """A place nearer to the lower bound, or to the upper one, so that places have another mean."""
+    return place * wanted / middle if wanted < middle else 1 - (1 - place) * (1 - wanted) / (1 - middle)
 
 
 def _near(centre: float, rng: Random) -> float:

@@ -499,10 +499,27 @@ def counts(
         weight: the column of what a row counts for; empty where that is 1.
         dialect: of the engine.
     """
-    if dialect.materialised is None:
-        return _grouping_sets(table, numbers, groups, weight, dialect)
-    width = max(len(group.values) for group in groups)
-    parts = []
+    width, parts = max(len(group.values) for group in groups), []
+    if (
+        dialect.materialised is None
+    ):  # one pass: sets are told apart by GROUPING, and a group reads its own sums alone
+        every = list(dict.fromkeys(value for group in groups for value in group.values))
+        summed = ", ".join(f"{_sum(value, weight, dialect)} AS y{i}" for i, value in enumerate(every))
+        marks = ", ".join(f"GROUPING({n.name}) AS g{k}, {n.name}" for k, n in enumerate(numbers))
+        sets = ", ".join(f"({number.name})" for number in numbers)
+        columns = [
+            f"CASE {' '.join(f'WHEN g{k} = 0 THEN {k}' for k in range(len(groups)))} END AS view",
+            f"CASE {' '.join(f'WHEN g{k} = 0 THEN {n.name}' for k, n in enumerate(numbers))} END AS cell",
+        ]
+        for i in range(width):
+            picked = " ".join(
+                f"WHEN g{k} = 0 THEN y{every.index(group.values[i])}"
+                for k, group in enumerate(groups)
+                if i < len(group.values)
+            )
+            columns.append(f"CASE {picked} ELSE 0 END AS v{i}")
+        inner = f"SELECT {marks}, {summed} FROM {table} GROUP BY GROUPING SETS ({sets})"
+        return f"SELECT {', '.join(columns)} FROM ({inner}) AS g"
     for k, (number, group) in enumerate(zip(numbers, groups, strict=True)):
         sums = [_sum(value, weight, dialect) for value in group.values]
         sums += ["CAST(0 AS BIGINT)"] * (width - len(sums))
@@ -511,34 +528,6 @@ def counts(
             f"SELECT {k} AS view, CAST({number.name} AS BIGINT) AS cell, {listed} FROM {table} GROUP BY {number.name}"
         )
     return " UNION ALL ".join(parts)
-
-
-def _grouping_sets(
-    table: str,
-    numbers: Sequence[Packed],
-    groups: Sequence[StatisticGroup],
-    weight: str,
-    dialect: Dialect,
-) -> str:
-    """The same in one pass; sets are told apart by GROUPING, and a group reads its own sums alone."""
-    every = list(dict.fromkeys(value for group in groups for value in group.values))
-    sums = ", ".join(f"{_sum(value, weight, dialect)} AS y{i}" for i, value in enumerate(every))
-    width = max(len(group.values) for group in groups)
-    marks = ", ".join(f"GROUPING({n.name}) AS g{k}, {n.name}" for k, n in enumerate(numbers))
-    sets = ", ".join(f"({number.name})" for number in numbers)
-    columns = [
-        f"CASE {' '.join(f'WHEN g{k} = 0 THEN {k}' for k in range(len(groups)))} END AS view",
-        f"CASE {' '.join(f'WHEN g{k} = 0 THEN {n.name}' for k, n in enumerate(numbers))} END AS cell",
-    ]
-    for i in range(width):
-        picked = " ".join(
-            f"WHEN g{k} = 0 THEN y{every.index(group.values[i])}"
-            for k, group in enumerate(groups)
-            if i < len(group.values)
-        )
-        columns.append(f"CASE {picked} ELSE 0 END AS v{i}")
-    inner = f"SELECT {marks}, {sums} FROM {table} GROUP BY GROUPING SETS ({sets})"
-    return f"SELECT {', '.join(columns)} FROM ({inner}) AS g"
 
 
 def _sum(value: Value, weight: str, dialect: Dialect) -> str:

@@ -56,7 +56,7 @@ from dpsql.intervals.reads import value_bounds
 from dpsql.matrices.distinct import TouchedReading
 from dpsql.planner.answerability import entropy_caveat, estimates_kind, listings, shown
 from dpsql.planner.axis_query import FloatArray, special_leaves
-from dpsql.planner.block import Block, Form, Linear, is_summed
+from dpsql.planner.block import Block, Form, is_summed
 from dpsql.planner.notes import Note, reads_of
 from dpsql.planner.plan import ReleaseView, ViewPlan
 from dpsql.planner.schema import Schema, Term, read_schema
@@ -270,6 +270,7 @@ def assemble_result(
         statement.names, answer.types, shown, origin, tuple(n.text for n in notes), outer.grid,
         stages, reads_of(statement.blocks), tuple(n.text for n in notes if n.flag), statement.ordered,
         lambda: outer.undefined, lambda: outer.moved, decompositions,
+        tuple(i for i, forms in enumerate(statement.forms) if forms and all(f.counts for f in forms.values())),
     )  # fmt: skip
 
 
@@ -445,11 +446,9 @@ def _column(name: str, form: Form, relation: Relation, means: Means | None) -> P
     errors = (high - low) / (2 * quantile(DEFAULT_LEVEL))
     relative = _relative(errors, estimated.central()) if rehearsed else None
     errors = errors[~np.isnan(errors)]
-    plain = (
-        isinstance(form, Linear)
-        and [term.measure.counts_rows for term in form.terms] == [True]
-        and abs(form.weights[0][1]) == 1
-    )
+    plain = form.counts and [(term.measure.counts_rows, abs(w)) for term, w in form.sides[0].weights] == [
+        (True, 1)
+    ]
     closed = errors[np.isfinite(errors)]
     spread = (None,) * 3 if not len(closed) else (closed.min(), np.median(closed), closed.max())
     smallest, median, largest = (None if value is None else float(value) for value in spread)

@@ -119,11 +119,13 @@ class Settings:
         nonnegative: answer counts from their non-negative (biased) estimates; None as the releases were opened.
         min_relative_error: suppress groups as noise from here on; None hides none.
         errors: put the ends of its interval beside each noisy column.
+        rounds: answer counts as whole numbers; None as True.
     """
 
     nonnegative: bool | None = None
     min_relative_error: float | None = None
     errors: bool | None = None
+    rounds: bool | None = None
 
     def take(self, text: str) -> str | None:
         """Change a setting, if that is what a statement does.
@@ -173,6 +175,7 @@ class Settings:
             answer = self.of(releases).query(sql, dialect=dialect)
             if self.min_relative_error is not None:
                 answer = hide(answer, self.min_relative_error)
+            answer = answer if self.rounds is False else answer.rounded()
             return answer.with_intervals() if self.errors else answer
 
 

@@ -396,7 +396,7 @@ def tools(releases: OpenReleases, claims: ClaimFile) -> Any:
         """Answer one SELECT statement (COUNT, SUM, AVG, JOIN, WHERE, GROUP BY). Quote numbers with their claims."""
         statement = Statement(names, sql, LEVEL)
         with Request(SECONDS).working():
-            answer = releases.query(sql)
+            answer = releases.query(sql).rounded()
             return claimed_answer(answer, statement, claims.add(statement))
 
     def explain(sql: str) -> str:

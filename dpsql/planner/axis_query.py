@@ -280,8 +280,13 @@ def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
         return cells
     bounded, first = is_bounded(release, question.axis), axis.columns[0].name
     names = [{n for number, n in question.columns if number in g.columns} for g in question.groups]
+    # values beyond the bounds then share at most the groups at the ends, as their months and their tens do
     rising = [
-        bounded and read == {first} and _keeps_order(each, kind)
+        bounded
+        and read == {first}
+        and each.monotone
+        and kind != "BOOLEAN"
+        and CHOICE.search(each.sql) is None
         for each, kind, read in zip(question.groups, cells.types, names, strict=True)
     ]
     made = []
@@ -313,11 +318,6 @@ def _asked(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
         ends = cells.leaf[ordinary].min(initial=leaves), cells.leaf[ordinary].max(initial=0)
         within = set(cells.group[np.isin(cells.leaf, ends)].tolist())
     return _uncertain(cells, unshown, axis.other_leaf, together, (made, within, listed), any(undecided))
-
-
-def _keeps_order(group: Expression, kind: str) -> bool:
-    """True if values beyond the bounds share at most the groups at the ends, as their months and their tens do."""
-    return group.monotone and kind != "BOOLEAN" and CHOICE.search(group.sql) is None
 
 
 def _ends_apart(group: Expression, number: int, release: Release) -> bool:

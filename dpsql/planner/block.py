@@ -49,6 +49,16 @@ class Linear:
         return bool(self.weights)
 
     @property
+    def counts(self) -> bool:
+        """True if it is a whole number but for noise: it adds counts up."""
+        sums = any(term.factor is not None or not term.measure.is_count for term in self.terms)
+        return (
+            self.is_noisy
+            and not sums
+            and all(n % 1 == 0 for n in (self.constant, *dict(self.weights).values()))
+        )
+
+    @property
     def subject(self) -> Linear:
         """The form whose error is meant."""
         return self
@@ -89,6 +99,7 @@ class Ratio:
     mean: bool = False
 
     has_error: ClassVar[bool] = True
+    counts: ClassVar[bool] = False
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -144,6 +155,7 @@ class CatalogValue:
     extreme: str = ""
 
     scale_free: ClassVar[bool] = True
+    counts: ClassVar[bool] = False
     terms: ClassVar[tuple[Term, ...]] = ()
     sides: ClassVar[tuple[Linear, ...]] = ()
 

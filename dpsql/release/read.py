@@ -27,21 +27,11 @@ from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.max_entropy import EntropyReading, PairTables
 from dpsql.matrices.model import UNKNOWN, Reading, Shared
 from dpsql.matrices.reading import BETWEEN, FAMILIES, MEASURED, SHARED, Piece, piece, reading, stored_as_pairs
+from dpsql.release import structure
 from dpsql.release.format import DOMAIN, OTHER, AxisMeta, Meta, ScaleMeta, StatisticMeta
 from dpsql.release.promises import raised_min_people, stated_min_people
 from dpsql.release.request import check, executed
 from dpsql.release.signature import AsOf, Signer, check_signature, held, named_batch, signer_of, state_file
-from dpsql.release.structure import (
-    AXIS,
-    Margins,
-    check_alone,
-    check_labels,
-    check_objects,
-    check_tables,
-    damaged,
-    read_meta,
-    refused,
-)
 from dpsql.row_expressions import identifier
 from dpsql.tree import FloatArray, Tree, stored_tree
 
@@ -103,7 +93,7 @@ class Release:
     _readings: dict[tuple[int, str], Reading] = field(default_factory=dict)
     _atoms: dict[int, dict[str, Any]] = field(default_factory=dict)
     _kept: OrderedDict[Hashable, Any] = field(default_factory=OrderedDict, repr=False)
-    margins: Margins = field(default_factory=Margins, repr=False)
+    margins: structure.Margins = field(default_factory=structure.Margins, repr=False)
     min_people: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _readers: int = field(default=0, repr=False)
@@ -157,9 +147,11 @@ class Release:
             try:
                 tree = stored_tree(*shape)
             except InterfaceError as error:
-                raise refused(self.path, f"the look-up tree of an axis is invalid: {error}") from None
+                raise structure.refused(
+                    self.path, f"the look-up tree of an axis is invalid: {error}"
+                ) from None
             if tree.n != self.axes[axis].leaves or np.any(columns["id"] != np.arange(tree.size)):
-                raise refused(self.path, "the look-up tree of an axis belongs to another axis")
+                raise structure.refused(self.path, "the look-up tree of an axis belongs to another axis")
             self._trees[axis] = tree
         return self._trees[axis]
 
@@ -167,7 +159,7 @@ class Release:
         """The table of one axis as numpy arrays by column, masked where a column is NULL."""
         if axis not in self._atoms:
             columns = self._columns(f"axis_{axis}", "*", "ORDER BY atom", [], MOST_ATOMS)
-            fixed = {name: columns[name] for name in AXIS}
+            fixed = {name: columns[name] for name in structure.AXIS}
             leaves = self.axes[axis].leaves
             if (
                 not len(fixed["leaf"])
@@ -175,7 +167,7 @@ class Release:
                 or np.any((fixed["leaf"] < 0) | (fixed["leaf"] >= leaves) | (fixed["weight"] < 0))
                 or np.any((fixed["kind"] < DOMAIN) | (fixed["kind"] > OTHER))
             ):
-                raise refused(self.path, f"axis_{axis} has atoms of no leaf, kind or weight")
+                raise structure.refused(self.path, f"axis_{axis} has atoms of no leaf, kind or weight")
             self._atoms[axis] = columns
         return self._atoms[axis]
 
@@ -183,9 +175,9 @@ class Release:
         """The same with the public columns as text, which holds values of every type exactly; None where NULL."""
         self.atoms(axis)
         names = [identifier(column.name) for column in self.axes[axis].columns]
-        picked = ", ".join([*AXIS, *(f"CAST({name} AS VARCHAR) AS {name}" for name in names)])
+        picked = ", ".join([*structure.AXIS, *(f"CAST({name} AS VARCHAR) AS {name}" for name in names)])
         columns = self._columns(f"axis_{axis}", picked, "ORDER BY atom", [], MOST_ATOMS)
-        for name in columns.keys() - AXIS.keys():
+        for name in columns.keys() - structure.AXIS.keys():
             text = np.array(np.ma.getdata(columns[name]), dtype=object)
             text[np.ma.getmaskarray(columns[name])] = None
             columns[name] = text
@@ -212,7 +204,7 @@ class Release:
 
     def _piece(self, k: int, columns: dict[str, Any]) -> Piece:
         """The model that lines stand for, if it can be written again."""
-        fault = refused(self.path, f"variance_{k} has no model of its kind")
+        fault = structure.refused(self.path, f"variance_{k} has no model of its kind")
         if _incomplete(columns) or not all(len(values) for values in columns.values()):
             raise fault
         try:
@@ -265,11 +257,13 @@ class Release:
         pieces = [self.model(k) for k in statistic_meta.models]
         sizes = [piece.model.n for piece in pieces if isinstance(piece, AxisSplit)]
         if sizes != [self.axes[axis].leaves for axis in statistic_meta.axes] and (sizes or not pieces):
-            raise refused(self.path, f"statistic {statistic} has variance models of other axes")
+            raise structure.refused(self.path, f"statistic {statistic} has variance models of other axes")
         try:
             stored = reading(statistic_meta.reading, pieces, dict(statistic_meta.components))
         except (InternalError, LookupError, ValueError) as error:
-            raise refused(self.path, f"statistic {statistic} is not read by its variance models") from error
+            raise structure.refused(
+                self.path, f"statistic {statistic} is not read by its variance models"
+            ) from error
         if not stored_as_pairs(statistic_meta.reading):
             return stored
         return replace(cast(EntropyReading, stored), pairs=self._pairs(statistic))
@@ -302,7 +296,7 @@ class Release:
         picked = f"n{i + 1} AS a, n{j + 1} AS b, {column} AS value"
         columns = self._columns(f"node_combination_{statistic}", picked, f"WHERE {where}", [], MOST_NUMBERS)
         if _incomplete(columns):
-            raise refused(self.path, f"the pair tables of the view {meta.view} have gaps")
+            raise structure.refused(self.path, f"the pair tables of the view {meta.view} have gaps")
         leaf_of = [np.full(tree.size, -1, np.int64) for tree in trees]
         for leaf, tree in zip(leaf_of, trees, strict=True):
             leaf[tree.leaves] = np.arange(tree.n)
@@ -313,7 +307,9 @@ class Release:
         leaves, counts = (a >= 0) & (b >= 0), np.full(shape, np.nan)
         counts[a[leaves], b[leaves]] = meta.in_units(columns["value"])[in_tree][leaves]
         if np.count_nonzero(leaves) != counts.size or np.isnan(counts).any():
-            raise refused(self.path, f"the view {meta.view} lacks node combinations, or has some twice")
+            raise structure.refused(
+                self.path, f"the view {meta.view} lacks node combinations, or has some twice"
+            )
         return counts
 
     def shared(self, left: int, right: int) -> Reading | Shared | None:
@@ -417,7 +413,7 @@ class Release:
             ) from error
         except duckdb.Error as error:
             if isinstance(error, duckdb.IOException) or DAMAGE in str(error):
-                raise damaged(self.path) from error
+                raise structure.damaged(self.path) from error
             raise
 
     @contextmanager
@@ -454,11 +450,11 @@ class Release:
         try:
             ((number, text),) = self.read(f"{size} {table}", (), lambda cursor: cursor.fetchall())
             if number > most_rows or text > MOST_TEXT:
-                raise refused(self.path, f"{table} is larger than a release makes it")
+                raise structure.refused(self.path, f"{table} is larger than a release makes it")
             sql = f"SELECT {picked} FROM {table} {clauses}"
             return dict(self.read(sql, values, lambda cursor: cursor.fetchnumpy()))
         except duckdb.Error as error:
-            raise damaged(self.path) from error
+            raise structure.damaged(self.path) from error
 
     def _texts(self, table: str) -> list[str]:
         """Columns of text in an axis's table or a list of keys, quoted for SQL."""
@@ -502,7 +498,7 @@ def open_release(
         raise ReleaseError("the release comes first and the SQL second", hint="the two look swapped")
     if not file.is_file():
         raise ReleaseError(f"there is no release at {path}", hint="run `dpsql publish` or check the path")
-    check_alone(file)
+    structure.check_alone(file)
     with held(file) as opened:
         signer = signer_of(opened) if signers is None else check_signature(opened, signers)
         try:
@@ -516,7 +512,7 @@ def open_release(
         except duckdb.OutOfMemoryException as error:
             raise MachineFault(f"{path} was not opened: no memory", hint="close other programs") from error
         except (duckdb.Error, UnicodeDecodeError) as error:
-            raise damaged(Path(path)) from error
+            raise structure.damaged(Path(path)) from error
     release = Release(file, connection, meta, nonnegative, signer)
     try:
         release.min_people = max(stated_min_people(meta), raised_min_people())
@@ -537,7 +533,7 @@ def filled_release(fill: Callable[[duckdb.DuckDBPyConnection], None], name: str)
     connection = duckdb.connect(":memory:", config=unlimited)
     try:
         fill(connection)
-        return Release(Path(name), connection, read_meta(connection, Path(name)), None, None)
+        return Release(Path(name), connection, structure.read_meta(connection, Path(name)), None, None)
     except BaseException:
         connection.close()
         raise
@@ -559,13 +555,13 @@ def release_file(path: str | Path, as_of: AsOf | None = None) -> Path:
 
 def _checked(connection: duckdb.DuckDBPyConnection, file: Path, path: Path, insecure: bool) -> Meta:
     """The `meta` of a release of this format, whose tables are those that it implies."""
-    stored = check_objects(connection, path)
-    meta = read_meta(connection, path)
-    check_tables(stored, path, meta)
-    check_labels(connection, path, len(meta.axes))
+    stored = structure.check_objects(connection, path)
+    meta = structure.read_meta(connection, path)
+    structure.check_tables(stored, path, meta)
+    structure.check_labels(connection, path, len(meta.axes))
     batch = None if meta.stream is None else named_batch(file)
     if batch is not None and meta.stream is not None and batch != meta.stream.as_of_batch:
-        raise refused(
+        raise structure.refused(
             path, f"the stream names it as batch {batch}, and it is batch {meta.stream.as_of_batch}"
         )
     if meta.insecure_entropy and not insecure:

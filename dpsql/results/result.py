@@ -71,6 +71,7 @@ class Result:
         reasons: computes `undefined`.
         moved: computes the positions of the columns that noise moves and whose error is defined.
         decompositions: computes `decomposition`.
+        counts: positions of noisy counts.
     """
 
     columns: tuple[str, ...]
@@ -86,6 +87,7 @@ class Result:
     reasons: Callable[[], Mapping[str, str]] = field(default=dict, repr=False, compare=False)
     moved: Callable[[], tuple[int, ...]] = field(default=tuple, repr=False, compare=False)
     decompositions: Callable[[], list[dict[str, Any]]] = field(default=list, repr=False, compare=False)
+    counts: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
     @cached_property
     def undefined(self) -> Mapping[str, str]:
@@ -228,6 +230,18 @@ class Result:
                 lambda part: sum(map(sys.getsizeof, part)),
             )
             return tuple(name for name, _ in columns), tuple(rows)
+
+    def rounded(self) -> Result:
+        """Counts as whole numbers, as interfaces show them; errors stay."""
+        if not self.counts:
+            return self
+        whole = [c for c in self.counts if self.types[c] == "DOUBLE"]
+        rows = (
+            tuple(round(v) if c in whole and v is not None else v for c, v in enumerate(row))
+            for row in self.rows
+        )
+        types = tuple("BIGINT" if c in whole else kind for c, kind in enumerate(self.types))
+        return replace(self, rows=tuple(rows), types=types)
 
     def with_intervals(self, level: float = 0.95) -> Result:
         """The answer with two columns more after every noisy column: the ends of its interval.

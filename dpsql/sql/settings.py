@@ -2,7 +2,8 @@
 
 `dp_nonnegative` says which estimates counts are answered from. `dp_min_relative_error` hides groups whose noise
 exceeds their values.
-`dp_errors` puts the ends of each noisy column's interval beside it.
+`dp_errors` puts the ends of each noisy column's interval beside it. `dp_round = off` shows counts with their noise's
+fractions.
 
 Every dialect writes these with words of its own and none has an expression in them, so they are read here and never
 reach the parser. Settings of other engines are none of ours: an interface may nod at them or refuse them.
@@ -22,6 +23,7 @@ from dpsql.errors import ProgrammingError, UnknownName
 NONNEGATIVE = "dp_nonnegative"
 MIN_RELATIVE_ERROR = "dp_min_relative_error"
 ERRORS = "dp_errors"
+ROUND = "dp_round"
 
 ON, OFF = frozenset({"true", "on", "yes", "1"}), frozenset({"false", "off", "no", "0"})
 RESET = "default"
@@ -81,6 +83,10 @@ SETTINGS: Mapping[str, Setting] = {
         lambda value: "each noisy column x has its interval in x_low and x_high" if value else (
             "answers have the columns of their select list"
         ),
+    ),
+    ROUND: Setting(
+        "rounds", "on or off", "off", _switch, lambda value: "off" if value is False else "on",
+        lambda value: "counts are whole numbers" if value else "counts have the fractions of their noise",
     ),
 }  # fmt: skip
 """Every setting by its name."""

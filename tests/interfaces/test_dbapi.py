@@ -176,6 +176,17 @@ def test_iteration_and_column_types(connection: dpsql.Connection) -> None:
     assert cursor.rownumber == 1
 
 
+def test_counts_are_whole_until_a_session_asks_for_their_fractions(connection: dpsql.Connection) -> None:
+    """What adds counts up is whole too; halves, averages and errors are as they were."""
+    cursor = connection.execute("SELECT COUNT(*), COUNT(*) / 2, COUNT(*) - 1 FROM sales")
+    rounded, ends = cursor.fetchall()[0], cursor.interval(0.95)
+    cursor.execute("SET dp_round = off")
+    cursor.execute("SELECT COUNT(*), COUNT(*) / 2, COUNT(*) - 1 FROM sales")
+    exact = cursor.fetchall()[0]
+    assert rounded == (round(exact[0]), exact[1], round(exact[2])) != exact
+    assert [type(number) for number in rounded] == [int, float, int] and cursor.interval(0.95) == ends
+
+
 def test_named_and_positional_parameters_agree(connection: dpsql.Connection) -> None:
     plain = connection.execute(COUNT + "'west' AND age >= 30").fetchall()
     assert connection.execute(COUNT + "? AND age >= ?", ["west", np.int64(30)]).fetchall() == plain

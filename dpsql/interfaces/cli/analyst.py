@@ -107,7 +107,7 @@ def query(
         wants_json()
 
     def answer() -> tuple[str, tuple[str, ...]]:
-        answered = api.query(sql, release=releases, **asking)
+        answered = api.query(sql, release=releases, **asking).rounded()
         return render(answered, style, level), notes_beside(answered, style, level)
 
     shown, notes = heeding_keys(answer)

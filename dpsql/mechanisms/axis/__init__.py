@@ -20,6 +20,7 @@ from typing import Any
 
 from dpsql.errors import CatalogError, InternalError
 from dpsql.matrices.strategy import Strategy
+from dpsql.mechanisms import offers
 from dpsql.mechanisms.axis import dense, joint_tree, leaves, optimised_tree, tents, tree
 from dpsql.mechanisms.axis.dense import (
     DENSE_SCALE,
@@ -34,20 +35,9 @@ from dpsql.mechanisms.axis.leaves import leaf_strategy
 from dpsql.mechanisms.axis.tents import interval_strategy
 from dpsql.mechanisms.axis.tree import stored_nodes, without_crumbs
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
-from dpsql.mechanisms.offers import (
-    AxisChoice,
-    AxisMechanism,
-    AxisProblem,
-    JointCells,
-    NamedAxisMechanism,
-    Proposal,
-    Word,
-    alone,
-    least,
-)
 from dpsql.tree import Workload
 
-MECHANISMS: tuple[AxisMechanism, ...] = (
+MECHANISMS: tuple[offers.AxisMechanism, ...] = (
     leaves, tents, dense, joint_tree, tree, optimised_tree,
 )  # fmt: skip
 
@@ -58,7 +48,7 @@ STRATEGIES: dict[str, Callable[..., Strategy]] = {
 """Constructors by the kind of what they make, which stores their arguments."""
 
 
-def all_offers(question: AxisProblem) -> Iterator[Proposal]:
+def all_offers(question: offers.AxisProblem) -> Iterator[offers.Proposal]:
     """Offers and refusals of every mechanism."""
     for mechanism in MECHANISMS:
         yield from mechanism.offers(question)
@@ -92,9 +82,9 @@ CRUMB = 1 / 128
 COARSEST = 1 << 6
 """Dense rows rounded to 1/64 cost a few percent of the variance; coarser ones are not worth measuring."""
 
-AUTO = Word("auto")
+AUTO = offers.Word("auto")
 
-COARSE = Word("lue_dptree")
+COARSE = offers.Word("lue_dptree")
 """What an axis gets where rows of large integers would not fit."""
 
 
@@ -104,8 +94,8 @@ def auto_strategy(
     law: NoiseDistribution = LAPLACE,
     whole: float = 0.0,
     scale: int = DENSE_SCALE,
-    joint: JointCells | None = None,
-) -> AxisChoice:
+    joint: offers.JointCells | None = None,
+) -> offers.AxisChoice:
     """The best strategy for one axis.
 
     Args:
@@ -126,20 +116,23 @@ def auto_strategy(
     """
     if workload is None:
         return _best_of_all_ranges(MECHANISMS, (n, law, whole, scale, joint))
-    return least(all_offers(AxisProblem(n, law, workload, whole, scale, joint)))
+    return offers.least(all_offers(offers.AxisProblem(n, law, workload, whole, scale, joint)))
 
 
-def words() -> Mapping[str, NamedAxisMechanism]:
+def words() -> Mapping[str, offers.NamedAxisMechanism]:
     """Catalog words for the axes of a view."""
-    automatic = {"auto": NamedAxisMechanism(_best), "gaussian": NamedAxisMechanism(_best, (GAUSSIAN,))}
+    automatic = {
+        "auto": offers.NamedAxisMechanism(_best),
+        "gaussian": offers.NamedAxisMechanism(_best, (GAUSSIAN,)),
+    }
     return automatic | {word: named for mechanism in MECHANISMS for word, named in mechanism.NAMED.items()}
 
 
-def _best(question: AxisProblem, word: Word) -> AxisChoice:
-    return least(all_offers(question))
+def _best(question: offers.AxisProblem, word: offers.Word) -> offers.AxisChoice:
+    return offers.least(all_offers(question))
 
 
-def laws_of(word: Word) -> tuple[NoiseDistribution, ...]:
+def laws_of(word: offers.Word) -> tuple[NoiseDistribution, ...]:
     """The noise that a word of the catalog has rows for.
 
     Raises:
@@ -153,7 +146,7 @@ def laws_of(word: Word) -> tuple[NoiseDistribution, ...]:
     return named.laws
 
 
-def axis_strategy(question: AxisProblem, word: Word, shared: bool) -> AxisChoice:
+def axis_strategy(question: offers.AxisProblem, word: offers.Word, shared: bool) -> offers.AxisChoice:
     """The strategy of one axis of a view.
 
     Args:
@@ -171,25 +164,27 @@ def axis_strategy(question: AxisProblem, word: Word, shared: bool) -> AxisChoice
     return _chosen(question, word, shared)
 
 
-_AllRanges = tuple[int, NoiseDistribution, float, int, JointCells | None]
+_AllRanges = tuple[int, NoiseDistribution, float, int, offers.JointCells | None]
 """A question that a cache can hold: leaves, law, whole, scale and joint of an `AxisProblem`."""
 
 
 @lru_cache(maxsize=64)  # a stream plans the same axes at every append
 def _for_all_ranges(
-    mechanisms: tuple[AxisMechanism, ...], question: _AllRanges, word: Word, shared: bool
-) -> AxisChoice:
+    mechanisms: tuple[offers.AxisMechanism, ...], question: _AllRanges, word: offers.Word, shared: bool
+) -> offers.AxisChoice:
     leaves, law, whole, scale, joint = question
-    return _chosen(AxisProblem(leaves, law, None, whole, scale, joint), word, shared)
+    return _chosen(offers.AxisProblem(leaves, law, None, whole, scale, joint), word, shared)
 
 
 @lru_cache(maxsize=64)  # a plan by a noisy signal asks for the unbiased optimum, and its draw again
-def _best_of_all_ranges(mechanisms: tuple[AxisMechanism, ...], question: _AllRanges) -> AxisChoice:
+def _best_of_all_ranges(
+    mechanisms: tuple[offers.AxisMechanism, ...], question: _AllRanges
+) -> offers.AxisChoice:
     leaves, law, whole, scale, joint = question
-    return least(all_offers(AxisProblem(leaves, law, None, whole, scale, joint)))
+    return offers.least(all_offers(offers.AxisProblem(leaves, law, None, whole, scale, joint)))
 
 
-def _chosen(original: AxisProblem, word: Word, shared: bool) -> AxisChoice:
+def _chosen(original: offers.AxisProblem, word: offers.Word, shared: bool) -> offers.AxisChoice:
     question = replace(original, scale=max(original.scale, COARSEST))
     choice = _choose(word, question)
     room = original.scale if shared or original.scale < COARSEST else SINE_SCALE
@@ -198,8 +193,8 @@ def _chosen(original: AxisProblem, word: Word, shared: bool) -> AxisChoice:
     return choice._replace(strategy=without_crumbs(choice.strategy, CRUMB)) if shared else choice
 
 
-def _choose(word: Word, question: AxisProblem) -> AxisChoice:
+def _choose(word: offers.Word, question: offers.AxisProblem) -> offers.AxisChoice:
     laws_of(word)
     if question.leaves <= TINY:
-        return alone(leaf_strategy(question.leaves, question.law.norm), "identity", question)
+        return offers.alone(leaf_strategy(question.leaves, question.law.norm), "identity", question)
     return words()[word.name].choose(question, word)

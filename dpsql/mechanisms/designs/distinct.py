@@ -25,17 +25,7 @@ from math import isqrt, prod
 
 import numpy as np
 
-from dpsql.matrices.distinct import (
-    CELLS,
-    GAPS,
-    GapModel,
-    GapReading,
-    Single,
-    TouchedReading,
-    gap_model,
-    gap_total,
-    gap_weights,
-)
+from dpsql.matrices import distinct
 from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.reconcile import Subset
 from dpsql.matrices.strategy import Strategy
@@ -73,9 +63,9 @@ class Gaps(BoundedRows):
     norm: int
 
     @property
-    def model(self) -> GapModel:
+    def model(self) -> distinct.GapModel:
         """Least squares on the axis."""
-        return gap_model(self.leaves[self.place], self.norm)
+        return distinct.gap_model(self.leaves[self.place], self.norm)
 
     @property
     def cells(self) -> int:
@@ -87,7 +77,7 @@ class Gaps(BoundedRows):
 
     def row_count(self, strategies: Sequence[Strategy]) -> int:
         """Everybody and each gap, a cell of the other axes."""
-        return self.cells * len(gap_weights(self.leaves[self.place]))
+        return self.cells * len(distinct.gap_weights(self.leaves[self.place]))
 
     @cached_property
     def facts(self) -> measurement.MeasurementFacts:
@@ -95,10 +85,10 @@ class Gaps(BoundedRows):
         n, places = self.leaves[self.place], range(len(self.leaves))
         return measurement.MeasurementFacts(
             (measurement.ChargeLine("by gaps", Fraction(1)),),
-            GapReading.name,
+            distinct.GapReading.name,
             listed={self.place: n * (n + 1) // 2},
-            model=Single(
-                GAPS, self.place, self.norm, self.leaves, tuple(int(i != self.place) for i in places)
+            model=distinct.Single(
+                distinct.GAPS, self.place, self.norm, self.leaves, tuple(int(i != self.place) for i in places)
             ),
         )
 
@@ -120,11 +110,11 @@ class Gaps(BoundedRows):
         it for each of them.
         """
         n = self.leaves[self.place]
-        weights, places = gap_weights(n), np.arange(cells.size).reshape(cells.shape)
+        weights, places = distinct.gap_weights(n), np.arange(cells.size).reshape(cells.shape)
         drawn, order = [], []
         for weight in np.unique(weights).tolist():
             rows = np.flatnonzero(weights == weight)
-            spend = terms.spend * Fraction(weight, gap_total(n))
+            spend = terms.spend * Fraction(weight, distinct.gap_total(n))
             exact = Exact(cells[:, rows].ravel())
             drawn.append(terms.law.draw_bounded(exact, terms.sensitivity, spend, noise).value)
             order.append(places[:, rows].ravel())
@@ -174,11 +164,11 @@ class Touched(BoundedRows):
         """Leaves do not add up where a person may have several."""
         return measurement.MeasurementFacts(
             (measurement.ChargeLine("by cells", Fraction(1)),),
-            TouchedReading.name,
+            distinct.TouchedReading.name,
             listed={
                 i: n for i, (n, single) in enumerate(zip(self.leaves, self.own, strict=True)) if not single
             },
-            model=Single(CELLS, -1, 0, self.leaves, tuple(map(int, self.own))),
+            model=distinct.Single(distinct.CELLS, -1, 0, self.leaves, tuple(map(int, self.own))),
         )
 
     def mean_variance(

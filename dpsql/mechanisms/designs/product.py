@@ -17,18 +17,7 @@ from dpsql.matrices.estimated import Estimated
 from dpsql.matrices.kronecker import ProductReading
 from dpsql.matrices.strategy import Strategy, axis_budgets, tree_of
 from dpsql.mechanisms.axis import WHOLE, axis_strategy, laws_of
-from dpsql.mechanisms.designs.measurement import (
-    AxisWorkload,
-    ChargeLine,
-    DrawnMember,
-    LinearRows,
-    MeasuredAxis,
-    MeasurementFacts,
-    StatisticShare,
-    asked_sets,
-    estimated,
-    mean_error,
-)
+from dpsql.mechanisms.designs import measurement
 from dpsql.mechanisms.designs.question import (
     DesignProblem,
     FamilyAxis,
@@ -43,18 +32,22 @@ from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
 from dpsql.mechanisms.offers import AxisChoice, AxisProblem, JointCells, Offer, Refusal, Word, leaf_estimates
 
 
-class Product(LinearRows):
+class Product(measurement.LinearRows):
     """Axes one by one. See `Measurement` and `LinearRows` for what its methods answer."""
 
     @property
-    def facts(self) -> MeasurementFacts:
+    def facts(self) -> measurement.MeasurementFacts:
         """One part; all views of a table are one family."""
-        return MeasurementFacts((ChargeLine("", Fraction(1)),), ProductReading.name, "", linear=self)
+        return measurement.MeasurementFacts(
+            (measurement.ChargeLine("", Fraction(1)),), ProductReading.name, "", linear=self
+        )
 
-    def estimate(self, family: Sequence[DrawnMember], axes: Mapping[int, MeasuredAxis]) -> list[Estimated]:
+    def estimate(
+        self, family: Sequence[measurement.DrawnMember], axes: Mapping[int, measurement.MeasuredAxis]
+    ) -> list[Estimated]:
         """Every view by itself, then reconciled part by part."""
         leaves = [leaf_estimates(m.view, [axes[axis].strategy for axis in m.axes]) for m in family]
-        return estimated(self, family, leaves, axes, agree=True)
+        return measurement.estimated(self, family, leaves, axes, agree=True)
 
 
 PRODUCT = Product()
@@ -166,17 +159,23 @@ def _error(question: DesignProblem, views: Sequence[ViewChoice]) -> float:
     for view, choice in zip(question.views, views, strict=True):
         own = [(axis, axis_choice.strategy) for axis, axis_choice in zip(view.axes, choice.axes, strict=True)]
         members.append(tuple(sorted(ids.setdefault(pair, len(ids)) for pair in own)))
-    asked_axes = {i: AxisWorkload(own.solver, question.workload(axis)) for (axis, own), i in ids.items()}
+    asked_axes = {
+        i: measurement.AxisWorkload(own.solver, question.workload(axis)) for (axis, own), i in ids.items()
+    }
     errors = []
     for measure in question.measures:
         charges = [float(view.charges.get(measure, 0)) for view in question.views]
         drawn = [
-            StatisticShare(axes, question.joint_gain(view) * question.unit(charge / sum(charges)))
+            measurement.StatisticShare(axes, question.joint_gain(view) * question.unit(charge / sum(charges)))
             for view, axes, charge in zip(question.views, members, charges, strict=True)
             if charge
         ]
-        sets = asked_sets(
-            [StatisticShare(axes, charge) for axes, charge in zip(members, charges, strict=True) if charge]
+        sets = measurement.asked_sets(
+            [
+                measurement.StatisticShare(axes, charge)
+                for axes, charge in zip(members, charges, strict=True)
+                if charge
+            ]
         )
-        errors.append(mean_error(PRODUCT, drawn, sets, asked_axes))
+        errors.append(measurement.mean_error(PRODUCT, drawn, sets, asked_axes))
     return sum(errors) / len(errors)

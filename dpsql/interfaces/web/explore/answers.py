@@ -134,7 +134,7 @@ class Explorer:
     def ask(self, sql: str, level: float) -> Json:
         """An answer with its errors, or a refusal."""
         try:
-            return answer_values(self.releases.query(sql), level)
+            return answer_values(self.releases.query(sql).rounded(), level)
         except Error as error:
             return refusal(error)
 
@@ -150,7 +150,7 @@ class Explorer:
     def csv(self, sql: str, level: float) -> Json:
         """The whole answer as a CSV file's text, with columns for its errors, or a refusal."""
         try:
-            return {"csv": render(self.releases.query(sql), "csv", level) + "\n"}
+            return {"csv": render(self.releases.query(sql).rounded(), "csv", level) + "\n"}
         except Error as error:
             return refusal(error)
 
@@ -339,7 +339,7 @@ def site_content(releases: OpenReleases, on_progress: Progress) -> tuple[dict[st
     for at, question in enumerate(dict.fromkeys(asked), 1):
         on_progress(Stage("asking", question.words, {}, at, len(asked)))
         try:
-            answer = releases.query(question.sql)
+            answer = releases.query(question.sql).rounded()
         except Error as error:
             left_out.append(f"{question.words}: {error.reason}")
             continue
