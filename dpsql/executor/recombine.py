@@ -449,8 +449,17 @@ class TermEstimates:
     @cached_property
     def whole(self) -> TermEstimates:
         """The same with every cut bin taken whole: between that and nothing of it lie the rows that a cut takes."""
-        plan = replace(self.plan, cells=tuple(replace(cells, whole=True) for cells in self.plan.cells))
-        totals = {term: total + self.cuts[term].above for term, total in self.totals.items()}
+        return self._with_cuts(whole=True)
+
+    @cached_property
+    def without(self) -> TermEstimates:
+        """The same with every cut bin left out."""
+        return self._with_cuts(whole=False)
+
+    def _with_cuts(self, whole: bool) -> TermEstimates:
+        plan = replace(self.plan, cells=tuple(replace(cells, whole=whole) for cells in self.plan.cells))
+        moved = {term: mass.above if whole else -mass.below for term, mass in self.cuts.items()}
+        totals = {term: total + moved[term] for term, total in self.totals.items()}
         cuts = {term: mass.none for term, mass in self.cuts.items()}
         return replace(
             self, plan=plan, totals=totals, errors=replace(self.errors, plan=plan, _products={}), cuts=cuts

@@ -88,10 +88,10 @@ class Sides:
         above, between, below = self.noise(of)
         return above - 2 * ratio * between + ratio**2 * below
 
-    def cut_ends(self, numbers: Composite) -> tuple[Composite, Composite] | None:
-        """The least and the largest quotients that rows of cut bins may make; None where no bin is cut."""
+    def cut_ends(self, numbers: Composite) -> CutEnds:
+        """The least and the largest quotients that rows of cut bins may make; none where no bin is cut."""
         if not (self.above_numbers.cut or self.below_numbers.cut):
-            return None
+            return ()
         (a_below, a_above), (b_below, b_above) = (
             self.above_numbers.interpolation_bound,
             self.below_numbers.interpolation_bound,
@@ -104,10 +104,18 @@ class Sides:
         ends = []
         for above, below in pairs:
             above, below = np.where(moved, above, self.above), np.where(moved, below, self.below)
-            sides = Sides(above, self.above_numbers.whole, below, self.below_numbers.whole)
             middle = np.where(moved, quotient(above, below), numbers.middle)
-            ends.append(replace(numbers, middle=middle, quotient=sides, by_sides=True, intervals={}))
-        return ends[0], ends[1]
+            ends += [
+                replace(
+                    numbers, middle=middle, quotient=Sides(above, above_cut, below, below_cut),
+                    by_sides=True, intervals={},
+                )
+                for above_cut, below_cut in (
+                    (self.above_numbers.whole, self.below_numbers.whole),
+                    (self.above_numbers.without, self.below_numbers.without),
+                )
+            ]  # fmt: skip
+        return (ends[0], ends[2]), (ends[1], ends[3])
 
     def reads(self) -> Reads:
         """By how much the quotients move with what is read."""
@@ -144,6 +152,8 @@ def averaged(form: Noisy, answered: TermEstimates) -> Averaged | None:
     return values, answered.cuts[term], answered.cuts[rows], bounds, factor
 
 
+CutEnds = tuple[tuple["Composite", "Composite"], ...]
+"""Least and largest numbers that cut bins may make, with the noise of these bins taken whole and without them."""
 Denominators = tuple[IntArray, FloatArray, LinearNumbers]
 """Denominators: the number each belongs to, its value, and what each follows."""
 
@@ -288,38 +298,44 @@ class Composite:
     def interpolation_bound(self) -> FloatArray:
         """The most that cutting bins may add; a first derivative is no bound, so NaN of all but sums and quotients."""
         ends = self.cut_ends()
-        if ends is None:
+        if not ends:
             return np.zeros(len(self.middle))
-        low, high = (end.central() for end in ends)
+        low, high = (end.central() for end in ends[0])
         return np.maximum(np.maximum(self.middle - low, high - self.middle), 0.0)
 
-    def cut_ends(self) -> tuple[Composite, Composite] | None:
-        """The least and the largest numbers that rows of cut bins may make; None where no bin is cut."""
+    def cut_ends(self) -> CutEnds:
+        """The least and the largest numbers that rows of cut bins may make; none where no bin is cut."""
         return self._cut_ends
 
     @cached_property
-    def _cut_ends(self) -> tuple[Composite, Composite] | None:
+    def _cut_ends(self) -> CutEnds:
         # for `interpolation_bound` alone: its interval is an image of one that has them
         if self.curve is not None:
             ends = self.curve.argument.cut_ends()
-            if ends is None:
-                return None
-            low, high = image(self.curve, (ends[0].central(), ends[1].central()))
-            return replace(self, middle=low), replace(self, middle=high)
+            if not ends:
+                return ()
+            low, high = image(self.curve, (ends[0][0].central(), ends[0][1].central()))
+            return ((replace(self, middle=low), replace(self, middle=high)),)
         if self.quotient is not None:
             return self.quotient.cut_ends(self)
         if not self.slope.cut:
-            return None
+            return ()
+        slopes = self.slope.whole, self.slope.without
         below, above = self.slope.interpolation_bound
         if self.linear:
             low, high = self.middle - below, self.middle + above
-            return Composite(low, self.slope.whole, True), Composite(high, self.slope.whole, True)
+            return tuple((Composite(low, slope, True), Composite(high, slope, True)) for slope in slopes)
         # up to two standard errors of the noise, over which it is taken for straight anyway
         moved = np.maximum(below, above)
         straight = (moved == 0) | (moved <= 2 * self.noise())
-        known = (np.where(straight, end, np.nan) for end in (self.middle - below, self.middle + above))
-        least, most = (replace(self, middle=end, slope=self.slope.whole, intervals={}) for end in known)
-        return least, most
+        low, high = (np.where(straight, end, np.nan) for end in (self.middle - below, self.middle + above))
+        return tuple(
+            (
+                replace(self, middle=low, slope=slope, intervals={}),
+                replace(self, middle=high, slope=slope, intervals={}),
+            )
+            for slope in slopes
+        )
 
     def ends(self, z: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Ends of the noise's interval of z standard errors; NaN where it is unbounded."""

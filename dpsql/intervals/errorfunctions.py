@@ -247,10 +247,10 @@ class Estimated(Protocol):
     def interpolation_bound(self) -> FloatArray:
         """The most that cutting bins may add."""
 
-    def cut_ends(self) -> tuple[Estimated, Estimated] | None:
+    def cut_ends(self) -> Sequence[tuple[Estimated, Estimated]]:
         """The least and the largest numbers that rows of cut bins may make, NaN where nothing bounds them.
 
-        None where no bin is cut.
+        Once with the noise of cut bins taken whole and once without them; nothing where no bin is cut.
         """
 
     def share_beyond(self) -> FloatArray:
@@ -436,13 +436,12 @@ def _both_ends(numbers: Estimated, level: float) -> BothEnds:
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity
 def _with_cut_bins(numbers: Estimated, ends: Interval, level: float) -> Interval:
     """An interval, out to those of the least and of the largest number that rows of cut bins may make."""
-    cut = numbers.cut_ends()
-    if cut is None:
-        return ends
-    # The ends have their cut bins placed; quotients of averages would otherwise be cut again without end.
-    low, high = _of_noise(cut[0], level).low, _of_noise(cut[1], level).high
-    low = np.minimum(ends.low, np.where(np.isnan(low), -np.inf, low))
-    return Interval(low, np.maximum(ends.high, np.where(np.isnan(high), np.inf, high)))
+    for least, most in numbers.cut_ends():
+        # The ends have their cut bins placed; quotients of averages would otherwise be cut again without end.
+        low, high = _of_noise(least, level).low, _of_noise(most, level).high
+        low = np.minimum(ends.low, np.where(np.isnan(low), -np.inf, low))
+        ends = Interval(low, np.maximum(ends.high, np.where(np.isnan(high), np.inf, high)))
+    return ends
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # a denominator of 0: NaN and infinity

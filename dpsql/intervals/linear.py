@@ -20,9 +20,10 @@ and a thousand groups cost as much as one. Reads of two releases are independent
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -206,8 +207,16 @@ class LinearNumbers:
     @cached_property
     def whole(self) -> LinearNumbers:
         """The same numbers of every cut bin taken whole, whose noise is that of the ends that a cut may have."""
+        return self._with_cuts(attrgetter("whole"))
+
+    @cached_property
+    def without(self) -> LinearNumbers:
+        """The same numbers of no cut bin: where nodes are drawn, a part may have more noise than the whole."""
+        return self._with_cuts(attrgetter("without"))
+
+    def _with_cuts(self, changed: Callable[[TermEstimates], TermEstimates]) -> LinearNumbers:
         terms = {
-            key._replace(answered=key.answered.whole) if _cut(key) else key: weights
+            key._replace(answered=changed(key.answered)) if _cut(key) else key: weights
             for key, weights in self.terms.items()
         }
         return LinearNumbers(self.count, terms)

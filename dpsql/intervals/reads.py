@@ -19,8 +19,8 @@ Bounds on answers of which a part lies in cut bins:
 
 A cut cell's N rows are taken as spread evenly, so w N of them count; they may lie all on one side. A COUNT is too large
 by at most `below` rows and too small by at most `above`. So is a SUM of values of one sign, by its own mass; one of
-values of both signs by the rows times what one may have. Both ends of an interval move by that, and have the noise
-of the cut cells taken whole, which is not less than that of a part of them.
+values of both signs by the rows times what one may have. Both ends of an interval move by that, and have the larger
+noise of the cut cells taken whole and of none of them: variances are convex in the part that is taken.
 
 An average of whole bins F and cut ones C is largest where of C those rows are taken that have the largest value, and
 none of the others: with values in [low, high], n = (sum of C - low rows of C) / (high - low) of them, and

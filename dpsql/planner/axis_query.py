@@ -140,7 +140,8 @@ class AxisCells:
         coverage: share of the leaf, shape (c,).
         patterns: distinct truths of the class predicates.
         factors: what rows are multiplied by.
-        whole: whether masks take cut leaves whole, and weighed ones at the most that a row counts for.
+        whole: whether masks take cut leaves whole, and weighed ones at the most that a row counts for, or leave them
+            out, and take weighed ones at the least; None by the share that is taken.
         open_leaf: the leaf of values outside of the domain, where conditions may hold for some of them.
         edges: where runs of leaves begin, and the number of leaves, on a long axis; None where leaves stand alone.
     """
@@ -154,7 +155,7 @@ class AxisCells:
     coverage: FloatArray
     patterns: tuple[tuple[bool, ...], ...]
     factors: tuple[AtomFactor, ...] = ()
-    whole: bool = False
+    whole: bool | None = None
     open_leaf: int | None = None
     edges: IntArray | None = None
 
@@ -544,11 +545,13 @@ def masks(cells: AxisCells, taken: Taken) -> FloatArray:
     Returns:
         Shape (groups, runs), in [0, 1]; where a factor weighs it, times the factor's mean over what is covered.
     """
-    if cells.whole:
+    if cells.whole is not None:
+        shares = replace(cells, whole=None)
         if isinstance(taken, WeightedValues):
-            low, high = reach(replace(cells, whole=False), taken)
-            return np.where(np.isfinite(low), np.maximum(np.abs(low), np.abs(high)), 0.0)
-        return np.ceil(masks(replace(cells, whole=False), taken))
+            low, high = reach(shares, taken)
+            end = np.maximum(np.abs(low), np.abs(high)) if cells.whole else low
+            return np.where(np.isfinite(low), end, 0.0)
+        return (np.ceil if cells.whole else np.floor)(masks(shares, taken))
     mask = np.zeros((len(cells.keys), len(cells.widths)))
     keep = classes_taken(cells, taken)
     at = cells.group[keep], cells.run_of(cells.leaf[keep])

@@ -21,7 +21,7 @@ from dpsql.planner.block import Linear, Ratio
 from dpsql.planner.schema import Expression, Predicate, Term
 from dpsql.results.render import render
 from tests.answer.test_statements import star
-from tests.releases import plain_tables, published, seeded
+from tests.releases import plain_tables, published, seeded, write_catalog
 from tests.thinned import by_default
 from tests.userlevel_star import uneven_rows, write_star
 
@@ -258,3 +258,31 @@ def test_who_says_so(
 def test_other_words_are_refused(limited: ReleaseEngine) -> None:
     with pytest.raises(InterfaceError, match="interpolate, limit, refuse"):
         dpsql.connect(limited.release.path, insecure=True, on_partial_bin="half")
+
+
+LEAN = """
+privacy: {lineage: shop, cap: 9, unit: row, epsilon: 0.2}
+tables:
+  sales: {role: fact, columns: {x: {type: int, lower: 0, upper: 9999, cuts: {width: 1000}}, y: {type: bool}}}
+views:
+  by_x: {of: sales, axes: [sales.x], measures: [count], share: 0.2}
+  by_y: {of: sales, axes: [sales.y], measures: [count], share: 0.8}
+"""
+
+
+def test_no_cut_bin_at_all_may_have_more_noise_than_all_of_it(tmp_path: Path) -> None:
+    """Nearly all rows lie in the bin that is cut: ends had the noise of the whole table, and missed 39 rows at 49."""
+    value = "CASE WHEN i < 2000 THEN 1000 + i % 9000 ELSE i % 1000 END"
+    rows = f"SELECT {value} AS x, i % 2 = 0 AS y FROM range(8000) AS r(i)"
+    answers = published(
+        write_catalog(tmp_path, LEAN, {"sales": rows}), seeded(1), on_partial_bin="interpolate"
+    )
+    ends = {}
+    for where in ("x >= 0", "x >= 1000", "x >= 900"):
+        result = answers.query(f"SELECT COUNT(*) FROM sales WHERE {where}")
+        ((ends[where, 0],),), ((ends[where, 1],),) = result.interval_rows(0.95)
+    width = {where: ends[where, 1] - ends[where, 0] for where, _ in ends}
+    assert width["x >= 1000"] > 1.2 * width["x >= 0"]
+    assert (
+        ends["x >= 900", 0] <= ends["x >= 1000", 0] + 1e-6 and ends["x >= 900", 1] >= ends["x >= 0", 1] - 1e-6
+    )
