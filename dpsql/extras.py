@@ -35,6 +35,7 @@ EXTRAS = {
     "metrics": Extra("prometheus_client", "prometheus-client", "metrics of dpsql serve"),
     "explore": Extra("uvicorn", "uvicorn", "dpsql explore"),
     "postgresql": Extra("psycopg", "psycopg", "rows in PostgreSQL"),
+    "clickhouse": Extra("chdb", "chdb", "rows in ClickHouse"),
     "spark": Extra("pyspark.sql", "pyspark", "rows in Spark"),
 }
 

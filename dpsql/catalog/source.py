@@ -109,6 +109,7 @@ class SourceKind(NamedTuple):
 PARQUET, CSV, DUCKDB = SourceKind("parquet"), SourceKind("csv"), SourceKind("duckdb", has_views=True)
 POSTGRESQL = SourceKind("postgresql", has_views=True, is_server=True, has_paths=False)
 SPARK = SourceKind("spark", has_views=True, is_server=True, has_paths=False)
+CLICKHOUSE = SourceKind("clickhouse", has_views=True, is_server=True, has_paths=False)
 DELTA, ICEBERG = LAKES = SourceKind("delta"), SourceKind("iceberg")
 """Folders whose rows a pinned snapshot names, written to private Parquet files while they are read."""
 FRAMES = SourceKind("frames", has_paths=False)
@@ -121,7 +122,7 @@ _SECRET = re.compile(r"(password|token|secret)\s*=|://[^/@\s]*:[^/@\s]*@", re.IG
 class Source(Model):
     """The raw side. A table is a file name below `root`, or a SELECT over files below `root`."""
 
-    kind: Annotated[SourceKind, OneOf(PARQUET, CSV, DUCKDB, DELTA, ICEBERG, POSTGRESQL, SPARK)] = Field(
+    kind: Annotated[SourceKind, OneOf(PARQUET, CSV, DUCKDB, DELTA, ICEBERG, POSTGRESQL, SPARK, CLICKHOUSE)] = Field(
         PARQUET, description="files, one database, tables of a lake, or a server"
     )
     csv: Csv = Field(
@@ -235,8 +236,8 @@ def server_tables(kind: str, root: str, places: Sequence[str]) -> Source:
         )
     except ValidationError as error:
         raise InterfaceError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
-    if not source.kind.is_server:
-        raise InterfaceError(f"{kind} is not a server", hint="name files without an engine")
+    if source.kind not in (POSTGRESQL, SPARK):
+        raise InterfaceError(f"{kind} is no server that reports are read from", hint="name files without an engine")
     return source
 
 

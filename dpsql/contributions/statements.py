@@ -250,8 +250,8 @@ class Layer(NamedTuple):
 
 
 def wide(value: int | str, dialect: Dialect) -> str:
-    """SQL of a whole number of the wide type."""
-    return f"CAST({value} AS {dialect.wide})"
+    """SQL of a whole number of the wide type; some engines read more than 64 bits as a float."""
+    return f"CAST({repr(str(value)) if isinstance(value, int) else value} AS {dialect.wide})"
 
 
 def make_people(relations: Relations, rows: str, of: str, values: Sequence[str]) -> str:

@@ -108,8 +108,8 @@ def with_offsets(units: str, kind: str | None, c: tuple[int, ...], dialect: Dial
 
 def unit_number(unit: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) -> str:
     """SQL of a unit's key as a whole number: of one that is none, 28 bits of the MD5 of the secret and its text."""
-    digest = f"substr(md5('{c[4]} {c[5]} ' || {dialect.text(unit)}), 1, 7)"
-    return unit if kind in INTEGERS else dialect.number(digest)
+    digest = dialect.md5(f"'{c[4]} {c[5]} ' || {dialect.text(unit)}")
+    return unit if kind in INTEGERS else dialect.number(f"substr({digest}, 1, 7)")
 
 
 def hash_sql(x: str, kind: str | None, c: tuple[int, ...], dialect: Dialect) -> str:
@@ -533,9 +533,9 @@ def counts(
 def _sum(value: Value, weight: str, dialect: Dialect) -> str:
     """SQL of what a cell holds of a value: a BIGINT, cut."""
     if not value.measure and not weight:
-        return "count(*)"
+        return "CAST(count(*) AS BIGINT)"
     if value.measure and value.mid is None and not weight:
-        return f"count({value.measure})"
+        return f"CAST(count({value.measure}) AS BIGINT)"
     reach = value.reach * (UNIT if weight else 1)
     if not value.measure:
         row = weight

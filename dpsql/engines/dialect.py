@@ -101,6 +101,10 @@ class Dialect:
             a window must rank them.
         identifier: a quoted name; from here on as most engines spell it, unless an engine says otherwise.
         literal: a quoted text.
+        md5: hex digits in lower case of the UTF-8 bytes of a text.
+        decimal: the literal of a decimal with a point.
+        fraction: a decimal without its whole part; the sign is the decimal's.
+        derives: whether total expressions of the curator's are written in it.
         remainder: what is left of a BIGINT; the sign is the dividend's.
         nearest: the floor of value + 0.5 as a BIGINT; a float or a decimal below 2^52.
         date: the literal of a date, so many days after 1970-01-01.
@@ -131,6 +135,10 @@ class Dialect:
     smallest: Callable[[str, int], str] | None = None
     identifier: Callable[[str], str] = identifier
     literal: Callable[[str], str] = literal
+    md5: Callable[[str], str] = lambda text: f"md5({text})"
+    decimal: Callable[[str], str] = lambda digits: digits
+    fraction: Callable[[str], str] = lambda value: f"({value} % 1)"
+    derives: bool = True
     remainder: Callable[[str, str], str] = lambda dividend, divisor: f"({dividend}) % ({divisor})"
     nearest: Callable[[str], str] = lambda value: f"CAST(floor(({value}) + 0.5) AS BIGINT)"
     date: Callable[[int], str] = lambda days: f"DATE '{day(days).isoformat()}'"
@@ -151,8 +159,8 @@ def least_row_hashes(
         number: how many hashes.
         rows: of the table: hashes are spread evenly, so that a large table is not sorted as a whole.
     """
-    texts = [f"coalesce({dialect.text(column)}, chr(30))" for column in columns]
-    hashes = f"SELECT {dialect.sha256(key, ' || chr(31) || '.join(texts))} AS h FROM {place}"
+    texts = [f"coalesce({dialect.text(column)}, {dialect.literal(chr(30))})" for column in columns]
+    hashes = f"SELECT {dialect.sha256(key, f' || {dialect.literal(chr(31))} || '.join(texts))} AS h FROM {place}"
     share = 16 * number / max(rows, 1)
     cuts = [f"{int(share * 0xFFFFFFFF):08x}", "g"] if share < 1 else ["g"]  # behind every hex digit
     for cut in cuts:

@@ -124,7 +124,7 @@ def measure(value: str, bounds: Ends, kind: str | None, dialect: Dialect) -> str
         if max(abs(low), abs(high)) >= LARGEST_FLOAT:
             units = f"least(greatest({units}, {low}), {high})"
     else:
-        lowest, highest = (f"{Decimal(end).scaleb(-bounds.scale):f}" for end in (low, high))
+        lowest, highest = (_decimal(Decimal(end).scaleb(-bounds.scale), dialect) for end in (low, high))
         units = _exact_units(value, kind, bounds.scale, dialect) or ""
     if BITS.get(kind or "") and units:
         clamped = f"least(greatest({value if bounds.scale == 0 else units}, {low}), {high})"
@@ -161,6 +161,11 @@ def _any_measure(value: str, bounds: Ends) -> str:
 
 def _float(value: float, dialect: Dialect) -> str:
     return f"CAST('{value!r}' AS {dialect.double})"
+
+
+def _decimal(value: Decimal, dialect: Dialect) -> str:
+    digits = f"{value:f}"
+    return dialect.decimal(digits) if "." in digits else digits
 
 
 def _float_units(value: str, scale: int, dialect: Dialect) -> str:
@@ -212,7 +217,7 @@ def _ordered(axis: Axis, rule: OrderedRule, value: str, kind: str | None, dialec
     other_leaf = _or_null(axis.other_leaf)
     return (
         f"CASE WHEN {value} IS NULL THEN {_or_null(absent_leaf(axis))} "
-        f"WHEN {value} < {raw.least(starts[0])} OR {value} >= {raw.least(end)} THEN {other_leaf} ELSE {expression} END"
+        f"WHEN {value} < {raw.least(starts[0])} OR NOT {value} < {raw.least(end)} THEN {other_leaf} ELSE {expression} END"
     )
 
 
@@ -309,8 +314,8 @@ def _numbers(scale: int, kind: str | None, dialect: Dialect) -> RawScale | None:
         if digits is None:
             return str(-(-units // shift))
         if digits.places <= scale:
-            return f"{Decimal(units).scaleb(-scale):f}"
-        return f"{Decimal(2 * units - 1).scaleb(-scale) / 2:f}"
+            return _decimal(Decimal(units).scaleb(-scale), dialect)
+        return _decimal(Decimal(2 * units - 1).scaleb(-scale) / 2, dialect)
 
     return RawScale(least, lambda value: str(_exact_units(value, kind, scale, dialect)))
 
@@ -368,7 +373,7 @@ def exact_units(value: str, column: Column, kind: str | None, dialect: Dialect) 
             # every value of the type fits; 18 digits times a constant would overflow 64 bits, and 38 digits cost five
             # times as much: whole and broken parts apart
             whole, shift = f"CAST(floor({value}) AS BIGINT)", 10**column.digits
-            broken = dialect.remainder(f"CAST(({value} % 1) * {shift} AS BIGINT) + {shift}", str(shift))
+            broken = dialect.remainder(f"CAST({dialect.fraction(value)} * {shift} AS BIGINT) + {shift}", str(shift))
             return (
                 f"({whole} * {shift} + {broken})" if digits.places else f"(CAST({value} AS BIGINT) * {shift})"
             )

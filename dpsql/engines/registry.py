@@ -34,8 +34,9 @@ from typing import TypeAlias
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import key_of, roots
-from dpsql.catalog.source import DELTA, DUCKDB, ICEBERG, POSTGRESQL, SPARK, Source, SourceKind, query_of
+from dpsql.catalog.source import CLICKHOUSE, DELTA, DUCKDB, ICEBERG, POSTGRESQL, SPARK, Source, SourceKind, query_of
 from dpsql.engines import files_of, open_tables
+from dpsql.engines.clickhouse import ClickHouseSession
 from dpsql.engines.duck import RawSide, StoredRelations, retyped
 from dpsql.engines.joined_rows import CommonRelations
 from dpsql.engines.postgresql import PostgresSession
@@ -168,6 +169,7 @@ def _not_joined(catalog: Catalog, raw: RawSide, table: str, target: str) -> None
 SESSIONS: dict[SourceKind, Callable[[str, int], ServerSession]] = {
     POSTGRESQL: PostgresSession,
     SPARK: SparkSession,
+    CLICKHOUSE: ClickHouseSession,
 }
 """Kind of source -> how its server is opened: (the root, seconds that a statement may run)."""
 

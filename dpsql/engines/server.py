@@ -147,6 +147,11 @@ class ServerEngine:
             stored = self._stored(catalog, name)
             use = table_use(catalog, name)
             query = query_of(catalog.raw_source(), catalog.tables, name)  # over one private table
+            if not session.dialect.derives and not table.is_public and (query is not None or derived):
+                raise SourceError(
+                    f"tables.{name}: no expression of the catalog's is written for {self.name}, which reads some differently",
+                    hint="make the columns in a view, name the view, and vouch for it by `trusted: true` in `source`",
+                )
             if query is None:
                 self._places[name] = stored.place
                 self._columns[name] = columns_of(session.name, session.dialect, stored, name, use)
@@ -337,6 +342,8 @@ def _common_key(server: str, kinds: Set[str]) -> tuple[str, str] | None:
     """The type of keys of several types, and the cast into it: whole numbers, and any numbers on PostgreSQL."""
     if kinds <= values.BITS.keys():
         return "BIGINT", "CAST({} AS BIGINT)"
+    if server == values.CLICKHOUSE and kinds <= values.INTEGERS:
+        return "HUGEINT", "CAST({} AS Int128)"
     exact = all(name == "NUMERIC" or values.family(name) in ("integer", "decimal") for name in kinds)
     return ("NUMERIC", "trim_scale(CAST({} AS numeric))") if exact and server == values.POSTGRESQL else None
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from dpsql.row_expressions import words
 
-FILES, DATABASE, POSTGRESQL, SPARK = "files", "DuckDB file", "PostgreSQL", "Spark"
+FILES, DATABASE, POSTGRESQL, SPARK, CLICKHOUSE = "files", "DuckDB file", "PostgreSQL", "Spark", "ClickHouse"
 
 INTEGERS = words("TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT")
 BITS = {
@@ -179,6 +179,15 @@ _DUCK = (FILES, DATABASE)
 _LEAST_WIDE = f"least({{x}}, CAST('{(1 << 127) - 1}' AS UHUGEINT))"
 _NUMERIC_NEAR = "CASE WHEN {x} <> 'NaN' THEN CAST(least(greatest({x}, -1e28), 1e28) AS numeric(38,9)) END"
 _AS_IS = "{x}"
+_CLICK_DECIMAL = "{x} * CAST('1' AS Decimal(38, 0))"
+"""In 128 bits: products of narrower decimals fail where they overflow."""
+_CLICK_TEXT = "CASE WHEN isValidUTF8(CAST({x} AS Nullable(String))) THEN CAST({x} AS Nullable(String)) END"
+_CLICK_SECONDS = "toDecimal128({x}, 6)"
+"""A cast to microseconds would fail on what DateTime64 has room for."""
+_CLICK_INSTANT = (
+    f"CASE WHEN {_CLICK_SECONDS} >= -62135596800 AND {_CLICK_SECONDS} < 253402300800 "
+    f"THEN fromUnixTimestamp64Micro(CAST({_CLICK_SECONDS} * 1000000 AS BIGINT), 'UTC') END"
+)
 
 TYPES: tuple[StoredType, ...] = (
     StoredType(_DUCK, "TINYINT .. HUGEINT, UTINYINT .. UBIGINT", "(U?(?:TINY|SMALL|BIG)INT|U?INTEGER|HUGEINT)",
@@ -246,6 +255,25 @@ TYPES: tuple[StoredType, ...] = (
                AS_STORED),
     StoredType((SPARK,), "timestamp, timestamp_ntz", "(timestamp|timestamp_ntz)", ("{0}", _AS_IS), ("{0}", _AS_IS),
                NEVER, FITS, SAME_TIMES),
+    StoredType((CLICKHOUSE,), "Int8 .. Int64, UInt8 .. UInt32", "(Int8|Int16|Int32|Int64|UInt8|UInt16|UInt32)",
+               ("{0}", _AS_IS), ("{0}", _AS_IS), NEVER, FITS, WHOLE_NUMBERS),
+    StoredType((CLICKHOUSE,), "UInt64", "UInt64", ("BIGINT", f"CAST(least({{x}}, {(1 << 63) - 1}) AS BIGINT)"),
+               ("HUGEINT", "CAST({x} AS Int128)"), NEVER, "clamped to 2^63 - 1 as a value; none as a key", WHOLE_NUMBERS),
+    StoredType((CLICKHOUSE,), "Decimal(p,s), p <= 38", r"Decimal\((\d|[12]\d|3[0-8]), (\d+)\)",
+               ("DECIMAL({0},{1})", _CLICK_DECIMAL), ("DECIMAL({0},{1})", _CLICK_DECIMAL), NEVER, FITS, DECIMALS),
+    StoredType((CLICKHOUSE,), "Float32, Float64", "Float32|Float64", ("FLOAT", "CAST({x} AS Float64)"),
+               ("FLOAT", float_key("Float64")), NEVER, FITS, ONLY_SMALL),
+    StoredType((CLICKHOUSE,), "String, Enum8, Enum16, of low cardinality too", r"String|Enum(?:8|16)\(.*\)",
+               ("VARCHAR", _CLICK_TEXT), ("VARCHAR", _CLICK_TEXT), NEVER, "NULL where it is not UTF-8", BYTES),
+    StoredType((CLICKHOUSE,), "UUID", "UUID", ("VARCHAR", "toString({x})"), ("VARCHAR", "toString({x})"), NEVER, FITS,
+               "ISO text"),
+    StoredType((CLICKHOUSE,), "Bool", "Bool", ("BOOLEAN", _AS_IS), ("BOOLEAN", _AS_IS), NEVER, FITS, AS_STORED),
+    StoredType((CLICKHOUSE,), "Date, Date32", "Date|Date32", ("DATE", "toDate32({x})"), ("DATE", "toDate32({x})"),
+               NEVER, FITS, AS_STORED),
+    StoredType((CLICKHOUSE,), "DateTime, DateTime64(0) .. DateTime64(6)",
+               r"DateTime(?:64)?(?:\((?:[0-6]|'[^']*'|[0-6], '[^']*')\))?",
+               ("TIMESTAMP WITH TIME ZONE", _CLICK_INSTANT), ("TIMESTAMP WITH TIME ZONE", _CLICK_INSTANT), NEVER,
+               "NULL beyond the years 1 to 9999", SAME_TIMES),
 )  # fmt: skip
 """The table. docs/engines.md prints it; a test holds the page to it."""
 
@@ -254,8 +282,13 @@ _NAMES = {
     "TIMESTAMP_NTZ": "TIMESTAMP",
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP",
 }
-_SPARK_NAMES = {"TIMESTAMP": "TIMESTAMP WITH TIME ZONE"}
-"""A TIMESTAMP of Spark is an instant."""
+_ENGINE_NAMES = {
+    SPARK: {"TIMESTAMP": "TIMESTAMP WITH TIME ZONE"},  # an instant
+    CLICKHOUSE: {
+        "INT8": "TINYINT", "INT16": "SMALLINT", "INT32": "INTEGER", "INT64": "BIGINT",
+        "UINT8": "UTINYINT", "UINT16": "USMALLINT", "UINT32": "UINTEGER",
+    },
+}  # fmt: skip
 
 
 def stored_type(source: str, stored: str) -> tuple[StoredType, tuple[str, ...]] | None:
@@ -271,7 +304,7 @@ def leaving(source: str, stored: str, column: str, *, key: bool) -> SourceColumn
     """Conversion of a column of a stored type as it leaves its source.
 
     Args:
-        source: of `FILES`, `DATABASE`, `POSTGRESQL`, `SPARK`.
+        source: of `FILES`, `DATABASE`, `POSTGRESQL`, `SPARK`, `CLICKHOUSE`.
         stored: its type as the source writes it.
         column: SQL of the column.
         key: whether it is a key or a foreign key.
@@ -288,7 +321,7 @@ def leaving(source: str, stored: str, column: str, *, key: bool) -> SourceColumn
         return None
     sql_type = form[0].format(*match[1])
     sql_type = sql_type if sql_type == EMPTY else sql_type.upper()
-    sql_type = (_SPARK_NAMES if source == SPARK else {}).get(sql_type, sql_type)
+    sql_type = _ENGINE_NAMES.get(source, {}).get(sql_type, sql_type)
     return SourceColumn(_NAMES.get(sql_type, sql_type), form[1].replace("{x}", column))
 
 

@@ -71,6 +71,12 @@ def spark_files(folder: Path) -> dict[str, Any]:
     return {"kind": "spark", "tables": {table: str(folder / f"{table}.parquet") for table in TABLES}}
 
 
+def clickhouse_tables(root: Path, database: str) -> dict[str, Any]:
+    """The shop in a chdb database."""
+    tables = {table: f"{database}.{table}" for table in TABLES}
+    return {"kind": "clickhouse", "root": str(root), "tables": tables}
+
+
 def catalog(folder: Path, source: dict[str, Any], bound: str, *, days: int = 7, **changed: Any) -> Catalog:
     """A catalog of the shop.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.engines.servers import Server, postgres_or_skip, running_spark
+from tests.engines.servers import Server, clickhouse_or_skip, postgres_or_skip, running_spark
 from tests.engines.star import PEOPLE, build, load_postgres
 
 
@@ -48,6 +48,12 @@ def postgres() -> Iterator[Server]:
     """A PostgreSQL server of this run."""
     with postgres_or_skip() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a chdb database of this run; one process may open it once at a time."""
+    return clickhouse_or_skip(tmp_path_factory.mktemp("chdb"))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,6 +130,23 @@ def _create_database(server: Server, process: subprocess.Popen[bytes]) -> None:
         except psycopg.OperationalError:
             time.sleep(0.1)
     raise RuntimeError("postgres did not answer within 30 seconds")
+
+
+def clickhouse_or_skip(folder: Path) -> Path:
+    """A folder with an empty chdb database; its test is skipped where there is no chdb."""
+    if find_spec("chdb") is None:
+        pytest.skip("there is no chdb here")
+    run_clickhouse(folder, "CREATE DATABASE shop")
+    return folder
+
+
+def run_clickhouse(folder: Path, *statements: str) -> None:
+    """Run statements as the owner of a chdb database."""
+    import chdb
+
+    with closing(chdb.connect(str(folder))) as connection:
+        for statement in statements:
+            connection.query(statement)
 
 
 @contextmanager

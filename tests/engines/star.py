@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from tests.engines.servers import new_schema
+from tests.engines.servers import new_schema, run_clickhouse
 
 TABLES = ("customer", "product", "shop", "sales")
 PEOPLE = 500
@@ -23,6 +23,15 @@ POSTGRES = {
     "shop": "shop_id integer, city varchar(20)",
     "sales": "customer_id bigint, product_id bigint, shop_id integer, amount float8, cost numeric(12,3), "
     "sold_at timestamptz, sold_on date, channel text, loyal boolean",
+}
+
+CLICKHOUSE = {
+    "customer": "customer_id Nullable(Int64), age Nullable(Float64), region LowCardinality(Nullable(String))",
+    "product": "product_id Nullable(Int64), price Nullable(Decimal(9, 2))",
+    "shop": "shop_id Int32, city String",
+    "sales": "customer_id Nullable(Int64), product_id Nullable(Int64), shop_id Nullable(Int32), "
+    "amount Nullable(Float64), cost Nullable(Decimal(12, 3)), sold_at Nullable(DateTime64(6, 'Europe/Berlin')), "
+    "sold_on Nullable(Date32), channel Nullable(String), loyal Nullable(Bool)",
 }
 
 
@@ -55,6 +64,16 @@ def load_postgres(dsn: str, folder: Path, schema: str) -> None:
                 while block := text.read(1 << 20):
                     copy.write(block)
             rows.unlink()
+
+
+def load_clickhouse(root: Path, folder: Path, database: str) -> None:
+    """Copy the files into a database of their own."""
+    statements = [f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}"]
+    for table, columns in CLICKHOUSE.items():
+        statements.append(f"CREATE TABLE {database}.{table} ({columns}) ENGINE = MergeTree ORDER BY ()")
+        rows = f"SELECT * FROM file('{folder / table}.parquet', Parquet)"
+        statements.append(f"INSERT INTO {database}.{table} {rows}")
+    run_clickhouse(root, *statements)
 
 
 def values(folder: Path, table: str) -> list[dict[str, Any]]:

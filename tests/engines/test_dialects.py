@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from dpsql.catalog.base import LARGEST_UNITS
 from dpsql.catalog.columns import Column
+from dpsql.engines.clickhouse import CLICKHOUSE, FIRST_DATE, LAST_DATE, ClickHouseSession
 from dpsql.engines.counting import PRIME, coefficients, hash_sql, is_kept, offset, unit_number
 from dpsql.engines.dialect import DUCK, Dialect
 from dpsql.engines.expressions import exact_units
@@ -55,6 +58,10 @@ MICROSECONDS = [
 ]
 
 
+CLICKHOUSE_TYPES = {"DECIMAL(12,3)": "Decimal(38,3)", "DATE": "Date32", "TEXT": "String", "TIMESTAMP": "DateTime64(6, 'UTC')", "TIMESTAMP WITH TIME ZONE": "DateTime64(6, 'UTC')"}
+"""Types of columns as they leave ClickHouse; decimals have 38 digits."""
+
+
 class Words:
     """An engine's dialect, and how it answers."""
 
@@ -65,6 +72,8 @@ class Words:
 
     def numbers(self, n: int) -> str:
         """A query of 1 .. n."""
+        if self.dialect is CLICKHOUSE:
+            return f"SELECT CAST(number + 1 AS BIGINT) AS i FROM numbers({n})"
         if self.dialect is SPARK:
             return f"SELECT id AS i FROM range(1, {n + 1})"
         return f"SELECT CAST(i AS BIGINT) AS i FROM generate_series(1, {n}) AS g(i)"
@@ -72,6 +81,9 @@ class Words:
     def each(self, expression: Callable[[str], str], values: Sequence[str], kind: str) -> list[Any]:
         """An expression over a column of typed literals, NULL last."""
         kind = self._double if kind == "DOUBLE" else kind
+        if self.dialect is CLICKHOUSE:  # a number with a point, or of more than 64 bits, is a float
+            kind = f"Nullable({CLICKHOUSE_TYPES.get(kind, kind)})"
+            values = [f"'{value}'" if re.fullmatch(r"-?[0-9.]+", value) else value for value in values]
         column = " UNION ALL ".join(
             f"SELECT {i} AS i, CAST({v} AS {kind}) AS x" for i, v in enumerate([*values, "NULL"])
         )
@@ -79,7 +91,7 @@ class Words:
         return [row[1] for row in found]
 
 
-@pytest.fixture(scope="session", params=["duckdb", "postgresql", "spark"])
+@pytest.fixture(scope="session", params=["duckdb", "postgresql", "spark", "clickhouse"])
 def words(request: pytest.FixtureRequest) -> Any:
     """Every engine in turn."""
     if request.param == "duckdb":
@@ -91,6 +103,14 @@ def words(request: pytest.FixtureRequest) -> Any:
         server = request.getfixturevalue("postgres")
         with psycopg.connect(server.dsn, options="-c TimeZone=UTC") as connection:
             yield Words(POSTGRES, lambda sql: connection.execute(sql).fetchall(), "DOUBLE PRECISION")
+    elif request.param == "clickhouse":
+        folder = str(request.getfixturevalue("clickhouse"))
+
+        def rows(sql: str) -> list[tuple[Any, ...]]:
+            with closing(ClickHouseSession(folder, 60)) as session:  # other tests open it in between
+                return session.rows(sql, "testing")
+
+        yield Words(CLICKHOUSE, rows, "Float64")
     else:
         session = request.getfixturevalue("spark").newSession()
         session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -140,7 +160,7 @@ def test_wide_quotients_are_floors(words: Words) -> None:
     pairs += [((1 << 100) - 1, 1 << 16), (10**38 - 1 >> 1, 3**40), (3**60, 3**40), (3**60 - 1, 3**40), (5, 6)]
     for dividend, divisor in pairs:
         found = words.each(
-            lambda x, d=divisor: words.dialect.wide_quotient(x, f"CAST({d} AS {wide})"), [str(dividend)], wide
+            lambda x, d=divisor: words.dialect.wide_quotient(x, f"CAST('{d}' AS {wide})"), [str(dividend)], wide
         )
         assert found == [dividend // divisor, None]
 
@@ -177,7 +197,7 @@ def test_texts_are_bytes(words: Words) -> None:
     assert found == [None] * 3 + [*range(len(listed)), None]
     for digits in (1, 7, 14):
         found = words.each(
-            lambda x, n=digits: words.dialect.number(f"substr(md5({words.dialect.text(x)}), 1, {n})"),
+            lambda x, n=digits: words.dialect.number(f"substr({words.dialect.md5(words.dialect.text(x))}, 1, {n})"),
             written,
             kind,
         )
@@ -190,13 +210,18 @@ def test_texts_are_bytes(words: Words) -> None:
 def test_dates_and_instants(words: Words) -> None:
     """Literals mean UTC whatever the machine's zone, and turn back into the numbers they were made of."""
     dialect = words.dialect
-    assert words.each(lambda x: x, [dialect.date(d) for d in DAYS], "DATE") == [
-        *(date(1970, 1, 1) + timedelta(days=d) for d in DAYS), None
+    days = DAYS if dialect is not CLICKHOUSE else [FIRST_DATE, *DAYS[:-2], LAST_DATE]
+    assert words.each(lambda x: x, [dialect.date(d) for d in days], "DATE") == [
+        *(date(1970, 1, 1) + timedelta(days=d) for d in days), None
     ]  # fmt: skip
-    assert words.each(dialect.days, [dialect.date(d) for d in DAYS], "DATE") == [*DAYS, None]
-    assert words.each(dialect.months, [dialect.date(d) for d in DAYS], "DATE") == [
-        *(day.year * 12 + day.month - 1 for day in (date(1970, 1, 1) + timedelta(days=d) for d in DAYS)), None
+    assert words.each(dialect.days, [dialect.date(d) for d in days], "DATE") == [*days, None]
+    assert words.each(dialect.months, [dialect.date(d) for d in days], "DATE") == [
+        *(day.year * 12 + day.month - 1 for day in (date(1970, 1, 1) + timedelta(days=d) for d in days)), None
     ]  # fmt: skip
+    for bound in (*DAYS, -25_568, 120_530):  # literals beyond a column's years are compared all the same
+        less = f"CASE WHEN {{}} < {dialect.date(bound)} THEN 1 WHEN {{}} >= {dialect.date(bound)} THEN 0 END"
+        found = words.each(lambda x, c=less: c.format(x, x), [dialect.date(d) for d in days], "DATE")
+        assert found == [*(int(d < bound) for d in days), None]
     plain, zoned = (
         ("TIMESTAMP_NTZ", "TIMESTAMP") if dialect is SPARK else ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
     )
@@ -282,8 +307,9 @@ def test_units_of_decimals_are_exact(words: Words) -> None:
     for number, (kind, value, digits, _) in enumerate(cases):
         column = Column(type="decimal", scale=digits) if digits else Column(type="int")
         units = exact_units("x", column, kind, words.dialect)
+        stored = re.sub(r"\(\d+", "(38", kind) if words.dialect is CLICKHOUSE else kind
         selects.append(
-            f"SELECT {number} AS n, {units} AS u FROM (SELECT CAST('{value}' AS {kind}) AS x) AS t"
+            f"SELECT {number} AS n, {units} AS u FROM (SELECT CAST('{value}' AS {stored}) AS x) AS t"
         )
     rows = [
         row for i in range(0, len(cases), 100) for row in words.rows(" UNION ALL ".join(selects[i : i + 100]))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.engines.catalogs import BOUNDS, catalog, files, measured, server, spark_files
+from tests.engines.catalogs import BOUNDS, catalog, clickhouse_tables, files, measured, server, spark_files
 from tests.engines.servers import Server, new_schema
+from tests.engines.star import load_clickhouse
 from tests.thinned import by_default
 
 pytestmark = pytest.mark.usefixtures("publishes")
@@ -44,6 +45,16 @@ def test_spark_counts_alike(
 ) -> None:
     """Every stored integer and estimate is that of DuckDB."""
     assert measured(catalog(tmp_path, spark_files(shop), bound), tmp_path / "r.dpsql") == by_duckdb[bound]
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_clickhouse_counts_alike(
+    bound: str, shop: Path, clickhouse: Path, by_duckdb: dict[str, Any], tmp_path: Path
+) -> None:
+    """Every stored integer and estimate is that of DuckDB."""
+    load_clickhouse(clickhouse, shop, SCHEMA)
+    source = clickhouse_tables(clickhouse, SCHEMA)
+    assert measured(catalog(tmp_path, source, bound), tmp_path / "r.dpsql") == by_duckdb[bound]
 
 
 @pytest.mark.usefixtures("address")
