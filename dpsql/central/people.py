@@ -442,7 +442,7 @@ def gap_sql(rows: str, own: str, leaf: str) -> str:
     order = "OVER (PARTITION BY unit ORDER BY k)"
     between = (
         f"SELECT k, min(c) OVER (PARTITION BY unit) AS c, lag(k, 1, -1) {order} AS p, "
-        f"CASE WHEN lead(k) {order} IS NULL THEN 1 END AS final FROM ({touched}) AS t"
+        f"CASE WHEN lead(k, 1, -1) {order} < 0 THEN 1 END AS final FROM ({touched}) AS t"
     )
     return f"SELECT c, p, k, count(*) AS people, count(final) AS lasts FROM ({between}) AS b GROUP BY c, p, k"
 

@@ -231,7 +231,7 @@ def _rows(side: JoinSide, digits: Mapping[str, Digit], dialect: Dialect) -> str:
     codes = [f"coalesce({d.name}, {d.low + d.size})" for d in digits.values() if not d.found]
     codes += [order for name in texts for order in (f"CASE WHEN {name} IS NULL THEN 1 ELSE 0 END", name)]
     rank = f"row_number() OVER (PARTITION BY k ORDER BY {', '.join([*codes, *names[1:]]) or 'k'}) AS nth"
-    return f"SELECT * FROM (SELECT r.*, {rank} FROM ({query}) AS r WHERE k IS NOT NULL) AS o WHERE nth = 1"
+    return f"SELECT * FROM (SELECT ranked.*, {rank} FROM ({query}) AS ranked WHERE k IS NOT NULL) AS o WHERE nth = 1"
 
 
 def _part(number: Packed, path: Path) -> str:
