@@ -122,9 +122,9 @@ _SECRET = re.compile(r"(password|token|secret)\s*=|://[^/@\s]*:[^/@\s]*@", re.IG
 class Source(Model):
     """The raw side. A table is a file name below `root`, or a SELECT over files below `root`."""
 
-    kind: Annotated[SourceKind, OneOf(PARQUET, CSV, DUCKDB, DELTA, ICEBERG, POSTGRESQL, SPARK, CLICKHOUSE)] = Field(
-        PARQUET, description="files, one database, tables of a lake, or a server"
-    )
+    kind: Annotated[
+        SourceKind, OneOf(PARQUET, CSV, DUCKDB, DELTA, ICEBERG, POSTGRESQL, SPARK, CLICKHOUSE)
+    ] = Field(PARQUET, description="files, one database, tables of a lake, or a server")
     csv: Csv = Field(
         default=Csv(), description="how CSV files are written, batch files of a stream among them"
     )
@@ -237,7 +237,9 @@ def server_tables(kind: str, root: str, places: Sequence[str]) -> Source:
     except ValidationError as error:
         raise InterfaceError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
     if source.kind not in (POSTGRESQL, SPARK):
-        raise InterfaceError(f"{kind} is no server that reports are read from", hint="name files without an engine")
+        raise InterfaceError(
+            f"{kind} is no server that reports are read from", hint="name files without an engine"
+        )
     return source
 
 

@@ -141,7 +141,9 @@ _CODE = re.compile(r"Code: (\d+)")
 _REASONS = {"159": "it ran longer than allowed", "241": "memory is too small"}
 
 _TABLE = "SELECT engine, toString(uuid) FROM system.tables WHERE database = {} AND name = {}"
-_COLUMNS = "SELECT name, type, default_kind FROM system.columns WHERE database = {} AND table = {} ORDER BY position"
+_COLUMNS = (
+    "SELECT name, type, default_kind FROM system.columns WHERE database = {} AND table = {} ORDER BY position"
+)
 _NOWHERE = "00000000-0000-0000-0000-000000000000"
 _KEPT = {"VARCHAR": "String", "DOUBLE": "Float64", "FLOAT": "Float64", "BOOLEAN": "Bool", "HUGEINT": "Int128"}
 
@@ -189,7 +191,9 @@ class ClickHouseSession:
             with self._step("opening a read-only session"):
                 self._connection.query("SYSTEM STOP MERGES")
                 settings = {**SETTINGS, "max_execution_time": str(seconds)}
-                self._connection.query(f"SET {', '.join(f'{k} = {_literal(v)}' for k, v in settings.items())}")
+                self._connection.query(
+                    f"SET {', '.join(f'{k} = {_literal(v)}' for k, v in settings.items())}"
+                )
                 self._connection.query("SET readonly = 1")
         except BaseException:
             self.close()
@@ -199,7 +203,11 @@ class ClickHouseSession:
         """See `ServerSession`; a place is `sales` or `shop.sales`."""
         names = self._named(place)
         listed = self.rows(_TABLE.format(*map(_literal, names)), "reading the schema")
-        if not listed or listed[0][0] not in ("MergeTree", "View") or names[0] in ("system", "information_schema"):
+        if (
+            not listed
+            or listed[0][0] not in ("MergeTree", "View")
+            or names[0] in ("system", "information_schema")
+        ):
             return None
         columns = self.rows(_COLUMNS.format(*map(_literal, names)), "reading the schema")
         types = {str(column): stored_type(declared, default) for column, declared, default in columns}
@@ -227,8 +235,13 @@ class ClickHouseSession:
             yield rows[first : first + BATCH]
 
     def lookup(self, keys: str, kind: str) -> str:
-        pairs = [[key if isinstance(key := pair["key"], str) else json.dumps(key), pair["leaf"]] for pair in json.loads(keys)]
-        listed = f"JSONExtract({_literal(json.dumps(pairs, ensure_ascii=False))}, 'Array(Tuple(String, Int32))')"
+        pairs = [
+            [key if isinstance(key := pair["key"], str) else json.dumps(key), pair["leaf"]]
+            for pair in json.loads(keys)
+        ]
+        listed = (
+            f"JSONExtract({_literal(json.dumps(pairs, ensure_ascii=False))}, 'Array(Tuple(String, Int32))')"
+        )
         if kind == "TIMESTAMP WITH TIME ZONE":
             key = "parseDateTime64BestEffort(pair.1, 6, 'UTC')"
         else:

@@ -160,7 +160,9 @@ def least_row_hashes(
         rows: of the table: hashes are spread evenly, so that a large table is not sorted as a whole.
     """
     texts = [f"coalesce({dialect.text(column)}, {dialect.literal(chr(30))})" for column in columns]
-    hashes = f"SELECT {dialect.sha256(key, f' || {dialect.literal(chr(31))} || '.join(texts))} AS h FROM {place}"
+    hashes = (
+        f"SELECT {dialect.sha256(key, f' || {dialect.literal(chr(31))} || '.join(texts))} AS h FROM {place}"
+    )
     share = 16 * number / max(rows, 1)
     cuts = [f"{int(share * 0xFFFFFFFF):08x}", "g"] if share < 1 else ["g"]  # behind every hex digit
     for cut in cuts:

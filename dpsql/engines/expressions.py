@@ -217,7 +217,9 @@ def _ordered(axis: Axis, rule: OrderedRule, value: str, kind: str | None, dialec
     other_leaf = _or_null(axis.other_leaf)
     return (
         f"CASE WHEN {value} IS NULL THEN {_or_null(absent_leaf(axis))} "
-        f"WHEN {value} < {raw.least(starts[0])} OR NOT {value} < {raw.least(end)} THEN {other_leaf} ELSE {expression} END"
+        # NOT <: NaN, which some engines sort above all numbers, is below no bound in any of them
+        f"WHEN {value} < {raw.least(starts[0])} OR NOT {value} < {raw.least(end)} THEN {other_leaf} "
+        f"ELSE {expression} END"
     )
 
 
@@ -373,7 +375,9 @@ def exact_units(value: str, column: Column, kind: str | None, dialect: Dialect) 
             # every value of the type fits; 18 digits times a constant would overflow 64 bits, and 38 digits cost five
             # times as much: whole and broken parts apart
             whole, shift = f"CAST(floor({value}) AS BIGINT)", 10**column.digits
-            broken = dialect.remainder(f"CAST({dialect.fraction(value)} * {shift} AS BIGINT) + {shift}", str(shift))
+            broken = dialect.remainder(
+                f"CAST({dialect.fraction(value)} * {shift} AS BIGINT) + {shift}", str(shift)
+            )
             return (
                 f"({whole} * {shift} + {broken})" if digits.places else f"(CAST({value} AS BIGINT) * {shift})"
             )

@@ -34,7 +34,17 @@ from typing import TypeAlias
 
 from dpsql.catalog import Catalog
 from dpsql.catalog.graph import key_of, roots
-from dpsql.catalog.source import CLICKHOUSE, DELTA, DUCKDB, ICEBERG, POSTGRESQL, SPARK, Source, SourceKind, query_of
+from dpsql.catalog.source import (
+    CLICKHOUSE,
+    DELTA,
+    DUCKDB,
+    ICEBERG,
+    POSTGRESQL,
+    SPARK,
+    Source,
+    SourceKind,
+    query_of,
+)
 from dpsql.engines import files_of, open_tables
 from dpsql.engines.clickhouse import ClickHouseSession
 from dpsql.engines.duck import RawSide, StoredRelations, retyped

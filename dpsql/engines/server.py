@@ -149,7 +149,7 @@ class ServerEngine:
             query = query_of(catalog.raw_source(), catalog.tables, name)  # over one private table
             if not session.dialect.derives and not table.is_public and (query is not None or derived):
                 raise SourceError(
-                    f"tables.{name}: no expression of the catalog's is written for {self.name}, which reads some differently",
+                    f"tables.{name}: no expression of the catalog's is written for {self.name}",
                     hint="make the columns in a view, name the view, and vouch for it by `trusted: true` in `source`",
                 )
             if query is None:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -147,6 +147,15 @@ def run_clickhouse(folder: Path, *statements: str) -> None:
     with closing(chdb.connect(str(folder))) as connection:
         for statement in statements:
             connection.query(statement)
+
+
+def copied(folder: Path, database: str, files: Mapping[str, Path]) -> None:
+    """Parquet files as tables of a database, each column of the type that ClickHouse gives it."""
+    made = [
+        f"CREATE TABLE {database}.{table} ENGINE = MergeTree ORDER BY () AS SELECT * FROM file('{file}', Parquet)"
+        for table, file in files.items()
+    ]
+    run_clickhouse(folder, f"DROP DATABASE IF EXISTS {database}", f"CREATE DATABASE {database}", *made)
 
 
 @contextmanager

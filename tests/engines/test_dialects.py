@@ -58,7 +58,13 @@ MICROSECONDS = [
 ]
 
 
-CLICKHOUSE_TYPES = {"DECIMAL(12,3)": "Decimal(38,3)", "DATE": "Date32", "TEXT": "String", "TIMESTAMP": "DateTime64(6, 'UTC')", "TIMESTAMP WITH TIME ZONE": "DateTime64(6, 'UTC')"}
+CLICKHOUSE_TYPES = {
+    "DECIMAL(12,3)": "Decimal(38,3)",
+    "DATE": "Date32",
+    "TEXT": "String",
+    "TIMESTAMP": "DateTime64(6, 'UTC')",
+    "TIMESTAMP WITH TIME ZONE": "DateTime64(6, 'UTC')",
+}
 """Types of columns as they leave ClickHouse; decimals have 38 digits."""
 
 
@@ -160,7 +166,9 @@ def test_wide_quotients_are_floors(words: Words) -> None:
     pairs += [((1 << 100) - 1, 1 << 16), (10**38 - 1 >> 1, 3**40), (3**60, 3**40), (3**60 - 1, 3**40), (5, 6)]
     for dividend, divisor in pairs:
         found = words.each(
-            lambda x, d=divisor: words.dialect.wide_quotient(x, f"CAST('{d}' AS {wide})"), [str(dividend)], wide
+            lambda x, d=divisor: words.dialect.wide_quotient(x, f"CAST('{d}' AS {wide})"),
+            [str(dividend)],
+            wide,
         )
         assert found == [dividend // divisor, None]
 
@@ -197,7 +205,9 @@ def test_texts_are_bytes(words: Words) -> None:
     assert found == [None] * 3 + [*range(len(listed)), None]
     for digits in (1, 7, 14):
         found = words.each(
-            lambda x, n=digits: words.dialect.number(f"substr({words.dialect.md5(words.dialect.text(x))}, 1, {n})"),
+            lambda x, n=digits: words.dialect.number(
+                f"substr({words.dialect.md5(words.dialect.text(x))}, 1, {n})"
+            ),
             written,
             kind,
         )

@@ -40,7 +40,7 @@ from dpsql.engines.registry import open_engine
 from dpsql.engines.summaries import key_sql
 from dpsql.noise import ZeroNoise
 from dpsql.scratch import scratch
-from tests.engines.servers import Server, new_schema
+from tests.engines.servers import Server, copied, new_schema
 from tests.engines.test_template import offset
 from tests.releases import insert
 from tests.thinned import by_default
@@ -305,6 +305,15 @@ def test_spark_counts_as_plain_python_does(spark: Any, tmp_path: Path) -> None:
     write(tmp_path, rows)
     tables = {name: str(tmp_path / place) for name, place in FILES.items()}
     for name, per_unit, counts in columns_of(star("spark", "", tables), LISTED):
+        assert counts == expected(rows, name, per_unit, LISTED.get(name, ())), name
+
+
+def test_clickhouse_counts_as_plain_python_does(clickhouse: Path, tmp_path: Path) -> None:
+    rows = sales(random.Random(8))
+    write(tmp_path, rows)
+    copied(clickhouse, "keyed", {name: tmp_path / place for name, place in FILES.items()})
+    tables = {name: f"keyed.{name}" for name in FILES}
+    for name, per_unit, counts in columns_of(star("clickhouse", str(clickhouse), tables), LISTED):
         assert counts == expected(rows, name, per_unit, LISTED.get(name, ())), name
 
 

@@ -14,7 +14,7 @@ from dpsql.catalog import Catalog, parse_catalog
 from dpsql.catalog.base import EPOCH
 from dpsql.engines import summaries as lines
 from dpsql.engines.registry import Engine, open_engine, open_star
-from tests.engines.servers import Server, new_schema
+from tests.engines.servers import Server, copied, new_schema
 from tests.releases import insert
 from tests.summary_star import NAMES, SCHEMA, Rows, catalog_text, made_up, stored, summaries, write_parquet
 
@@ -98,6 +98,17 @@ def test_spark_gives_what_python_gives(spark: Any, tmp_path: Path) -> None:
     folder = write_parquet(tmp_path, rows)
     tables = ", ".join(f"{table}: {folder / table}.parquet" for table in SCHEMA)
     catalog = parse_catalog(catalog_text(tmp_path, f"{{kind: spark, tables: {{{tables}}}}}"))
+    assert by_engine(catalog) == expected(catalog, rows)
+
+
+def test_clickhouse_gives_what_python_gives(clickhouse: Path, tmp_path: Path) -> None:
+    rows = made_up(0)
+    folder = write_parquet(tmp_path, rows)
+    copied(clickhouse, "summed", {table: folder / f"{table}.parquet" for table in SCHEMA})
+    tables = ", ".join(f"{table}: summed.{table}" for table in SCHEMA)
+    catalog = parse_catalog(
+        catalog_text(tmp_path, f"{{kind: clickhouse, root: {clickhouse}, tables: {{{tables}}}}}")
+    )
     assert by_engine(catalog) == expected(catalog, rows)
 
 

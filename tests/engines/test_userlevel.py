@@ -41,9 +41,9 @@ from dpsql.engines.registry import Engine, open_engine
 from dpsql.matrices.strategy import gathers
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
-from tests.engines.catalogs import catalog, files, server, spark_files
+from tests.engines.catalogs import catalog, clickhouse_tables, files, server, spark_files
 from tests.engines.servers import Server
-from tests.engines.star import load_postgres
+from tests.engines.star import load_clickhouse, load_postgres
 
 pytestmark = pytest.mark.long
 
@@ -147,6 +147,17 @@ def test_spark_answers_alike(
 ) -> None:
     """Every integer of every step is that of DuckDB."""
     found = asked(catalog(tmp_path, spark_files(shop), law, days=DAYS))
+    for step, expected in by_duckdb[law].items():
+        assert found[step] == expected, step
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_clickhouse_answers_alike(
+    law: str, shop: Path, clickhouse: Path, by_duckdb: dict[str, Any], tmp_path: Path
+) -> None:
+    """Every integer of every step is that of DuckDB."""
+    load_clickhouse(clickhouse, shop, SCHEMA)
+    found = asked(catalog(tmp_path, clickhouse_tables(clickhouse, SCHEMA), law, days=DAYS))
     for step, expected in by_duckdb[law].items():
         assert found[step] == expected, step
 
