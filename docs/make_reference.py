@@ -419,7 +419,7 @@ def audit_page() -> str:
 
 ENGINES = {
     "files by DuckDB": ("duck", "file_formats", "frames"),
-    "servers": ("server", "postgresql", "spark"),
+    "servers": ("server", "postgresql", "spark", "clickhouse"),
 }
 """Engines with the modules that no other kind of source needs."""
 

