@@ -386,10 +386,12 @@ def stored_types() -> str:
 
 
 def declared_types() -> str:
-    """Which stored types each declared type reads."""
+    """Which stored types each declared type reads; those that read the same share a row."""
+    alike: dict[frozenset[str], list[str]] = {}
+    for name, families in READS.items():
+        alike.setdefault(frozenset(families), []).append(f"`{name}`")
     rows = [
-        (f"`{name}`", ", ".join(sorted(family.lower() for family in families)))
-        for name, families in READS.items()
+        (", ".join(names), ", ".join(sorted(map(str.lower, families)))) for families, names in alike.items()
     ]
     return "\n".join(f"| {' | '.join(row)} |" for row in (("declared", "reads"), ("---", "---"), *rows))
 
