@@ -156,7 +156,8 @@ def changed(folder: Path, *statements: str) -> dict[str, Any]:
     ("column", "match"),
     [
         ("FixedString(3)", "FixedString"), ("Int128", "Int128"), ("DateTime64(9)", "DateTime64"),
-        ("Array(Int8)", "Array"), ("Decimal(76, 3)", "Decimal"), ("Int8 DEFAULT n + 1", "default"), ("Int8 ALIAS n + 1", "alias"),
+        ("Array(Int8)", "Array"), ("Decimal(76, 3)", "Decimal"), ("Int8 DEFAULT n + 1", "default"),
+        ("Int8 ALIAS n + 1", "alias"),
         ("Int8 MATERIALIZED n + 1", "materialized"), ("Tuple(a Int8)", "Tuple"), ("IPv4", "IPv4"),
     ],
 )  # fmt: skip
