@@ -1,6 +1,7 @@
-"""Publish by a PostgreSQL and a Spark that the tests start, and compare every integer: `python -m tests.engines`.
+"""Publish by PostgreSQL, Spark and ClickHouse, and compare every integer: `python -m tests.engines`.
 
-Needs Debian's `postgresql`, a Java, and `pip install '.[spark]'`. One of the figures is of 2e6 facts: some minutes.
+Needs Debian's `postgresql`, a Java, and `pip install '.[spark,clickhouse]'`. One of the figures is of 2e6 facts: some
+minutes.
 """
 
 from __future__ import annotations
