@@ -25,7 +25,7 @@ from scipy import sparse
 
 from benchmarks.userlevel.releases import Release, Star
 from dpsql.central.planned import PlannedStatistic
-from dpsql.contributions import recipe, selection
+from dpsql.contributions import selection, statements
 from dpsql.contributions.statements import UNIT, NormView, WeightedRows, Whitening
 from dpsql.errors import InternalError
 from dpsql.release import write
@@ -172,7 +172,7 @@ def simulated(people: People) -> Iterator[Star]:
     """
     asked = {
         selection: ("people_per_bin", "clipped_total"),
-        recipe: ("make_norms", "make_weights", "make_pure_weights", "weighted_cells"),
+        statements: ("make_norms", "make_weights", "make_pure_weights", "weighted_cells"),
     }
     kept: dict[int, object] = {}
     axis_parts = write.axis_parts

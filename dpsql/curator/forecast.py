@@ -50,8 +50,6 @@ from dpsql.ledger.store import budget_report
 from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.designs.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
-from dpsql.release.write import LOOKUP_ARITY
-from dpsql.tree import kary_tree
 
 
 @dataclass(frozen=True)
@@ -99,11 +97,6 @@ def refreshes(catalog: Catalog) -> Refreshes | None:
     return Refreshes(privacy.releases, remaining, epsilon, cap, str(used), currency.at_delta)
 
 
-# Measured on two cores over views of 256 to 262,144 cells; `dpsql plan` says "about".
-_FILE_BYTES, _CELL_BYTES, _AXIS_BYTES = 1 << 20, 6.0, 5.5
-_STATISTIC_SECONDS, _NODE_SECONDS = 0.2, 2.5e-6
-
-
 class AxisForecast(NamedTuple):
     """Forecast of the measurement of one axis.
 
@@ -136,7 +129,6 @@ class StatisticForecast:
         tau: rows of one unit that count; 0 where publishing chooses them (then figures are for units of one row).
         cells: leaf combinations.
         nodes: stored node combinations.
-        bytes, seconds: about what storing and drawing it takes; counting raw rows comes on top.
         typical: standard error of the answer to a random range on every axis, in the measure's own unit.
         scale: digits after the point of the measure.
         asked: the questions that mechanisms were compared by, of several axes.
@@ -155,8 +147,6 @@ class StatisticForecast:
     tau: int
     cells: int
     nodes: int
-    bytes: int
-    seconds: float
     typical: float
     scale: int = 0
     asked: str = ""
@@ -231,20 +221,12 @@ def forecast(priced: dry_release.Priced) -> tuple[StatisticForecast, ...]:
         family = [(plan.statistics[i].axes, priced.units[i]) for i in members]
         for i, (axes, unit) in zip(members, family, strict=True):
             typical[i] = plan.statistics[i].measurement.mean_variance(axes, unit, family, axis_workloads)
-    tries = {i: draw.tries or 1.0 for draw in dry_release.draw_forecasts(plan) for i in draw.statistics}
-    return tuple(
-        _forecast(plan, statistic, typical[i], tries.get(i, 1.0))
-        for i, statistic in enumerate(plan.statistics)
-    )
+    return tuple(_forecast(plan, statistic, typical[i]) for i, statistic in enumerate(plan.statistics))
 
 
-def _forecast(
-    plan: ReleasePlan, statistic: PlannedStatistic, variance: float, tries: float
-) -> StatisticForecast:
+def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -> StatisticForecast:
     axes = [plan.axes[i] for i in statistic.axes]
-    measurement, facts = statistic.measurement, statistic.measurement.facts
-    rows, compared = measurement.row_count(plan.strategies(statistic)), plan.compared(statistic.view)
-    nodes = prod(kary_tree(planned.axis.leaves, LOOKUP_ARITY).size for planned in axes)
+    facts, compared = statistic.measurement.facts, plan.compared(statistic.view)
     scale = statistic.bounds.scale if statistic.bounds else 0
     axis_forecasts = tuple(
         AxisForecast(each.axis.name, each.choice.name, each.choice.expected_error, each.choice.runners_up)
@@ -253,14 +235,12 @@ def _forecast(
     return StatisticForecast(
         view=statistic.view, of=statistic.of, measure=statistic.measure.name,
         axes=tuple(each.axis for each in axis_forecasts),
-        strategies=tuple(measurement.words(()) if facts.listed else each.strategy for each in axis_forecasts),
+        strategies=tuple(statistic.measurement.words(()) if facts.listed else each.strategy for each in axis_forecasts),
         both=() if compared is None else ((compared.name, compared.expected_error), *compared.runners_up),
         axis_forecasts=axis_forecasts if facts.model is None else (),
         noise=statistic.law.name, charge=str(statistic.charge),
         currency=plan.currency.name, tau=statistic.tau,
-        cells=prod(plan.shape(statistic)), nodes=nodes,
-        bytes=_FILE_BYTES + int((rows + nodes) * (_CELL_BYTES + _AXIS_BYTES * len(axes))),
-        seconds=_STATISTIC_SECONDS + statistic.law.seconds * rows * tries + _NODE_SECONDS * nodes,
+        cells=prod(plan.shape(statistic)), nodes=dry_release.stored_nodes(plan, statistic),
         typical=sqrt(variance) * 10.0**-scale, scale=scale, asked=plan.asked(statistic.view),
     )  # fmt: skip
 
@@ -348,6 +328,7 @@ class PlanReport:
         cap_share: part of the lineage's cap that the release spends.
         other_delta, other_errors: delta of the other currency, and the errors of all statistics there over those here,
             in the geometric mean; None where it is not compared.
+        bytes, seconds: of the release, about; counting raw rows comes on top, and how fast this computer is.
         other_at: what both spend the same of: `share` of their cap, or `epsilon` of a purchase.
     """
 
@@ -373,6 +354,8 @@ class PlanReport:
     other_delta: str | None = None
     other_errors: float | None = None
     other_at: str = "share"
+    bytes: int = 0
+    seconds: float = 0.0
 
     @property
     def wants_guess(self) -> bool:
@@ -422,6 +405,7 @@ def plan_catalog(
             _beaten(catalog, make, plan, statistics),
             dry_release.allowed_selections(inside, make),
         )
+    size, seconds = dry_release.size_and_seconds(priced)
     cap_share = charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)
     # a purchase is ordered by its epsilon
     bought = any(view.word == "asked" for view in catalog.views.values())
@@ -444,6 +428,7 @@ def plan_catalog(
         float(cap_share),
         *_other_currency(catalog, make, priced, None if bought else cap_share),
         other_at="epsilon" if bought else "share",
+        bytes=size, seconds=seconds,
     )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines.common import SimulationNoise
-from dpsql.contributions.factors import ALIKE, Scaled, TotalsFactor, factors, pool, unevenness
+from dpsql.contributions.constants import ALIKE
+from dpsql.contributions.factors import Scaled, TotalsFactor, factors, pool, unevenness
 from dpsql.contributions.histogram import (
     NoisyHistogram,
     NoisyTotal,

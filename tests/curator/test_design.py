@@ -25,7 +25,7 @@ from dpsql.contributions.rehearsal import Guess
 from dpsql.curator.design import CatalogDesign, design_catalog, rounded
 from dpsql.curator.design.axes import new_summaries, with_views
 from dpsql.curator.design.views import Designed
-from dpsql.curator.forecast import dry_answerer, priced_plan
+from dpsql.curator.dry_release import dry_answerer, priced_plan
 from dpsql.errors import CatalogError, InterfaceError, NoViewError
 from dpsql.noise import ZeroNoise
 from tests.command import dpsql_command

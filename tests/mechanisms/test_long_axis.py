@@ -14,9 +14,10 @@ from dpsql.errors import CatalogError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.matrices import model as models
 from dpsql.matrices.strategy import AxisBudget
-from dpsql.mechanisms.axis import AxisProblem, Word, auto_strategy, axis_strategy
+from dpsql.mechanisms.axis import auto_strategy, axis_strategy
 from dpsql.mechanisms.axis.tree import TENT_LEAVES
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE, NoiseDistribution
+from dpsql.mechanisms.offers import AxisProblem, Word
 from dpsql.noise import ZeroNoise
 from dpsql.planner import axis_query, leaf_values
 from dpsql.release import open_release

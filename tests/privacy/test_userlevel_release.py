@@ -15,7 +15,7 @@ import pytest
 from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.central.placed_rows import row_value
-from dpsql.contributions import recipe
+from dpsql.contributions import recipe, statements
 from dpsql.contributions import recipe as userlevel
 from dpsql.contributions.histogram import spread
 from dpsql.contributions.statements import (
@@ -318,7 +318,7 @@ def kept(monkeypatch, place, name) -> list[tuple[Any, tuple[Any, ...]]]:
 
 def settle(table, monkeypatch) -> Settled:
     """Settle a table and keep what the engine computed on the way."""
-    whitenings, weights = (kept(monkeypatch, recipe, name) for name in ("whiten", "make_weights"))
+    whitenings, weights = (kept(monkeypatch, statements, name) for name in ("whiten", "make_weights"))
     draws = kept(monkeypatch, Gaussian, "draw_at")
     drawn = userlevel.settle_table(table)
     variances = [given[3] for _, given in draws]
@@ -474,7 +474,7 @@ def test_one_of_three_units_moves_pure_views_by_their_bounds_at_most():
 def test_pure_weights_of_a_table_are_the_integers_that_the_proof_has(tmp_path, monkeypatch, seed):
     rows, customers = random_customers(300, seed, 12)
     table = open_table(write_star(tmp_path, rows, customers, delta="0"), seeded(seed))
-    calls = kept(monkeypatch, recipe, "make_pure_weights")
+    calls = kept(monkeypatch, statements, "make_pure_weights")
     userlevel.settle_table(table)
     *_, tau, bounds = calls[-1][1]
     sizes = table.relations.raw.connection.execute('SELECT unit, n, y0 FROM "sizes sales"').fetchall()

@@ -207,12 +207,12 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
     "unreached-definitions": unreached,
 }
 BOUNDS: dict[str, Bound] = {
-    "modules": Bound(250, 288),
-    "code-lines": Bound(62500, 64401),
+    "modules": Bound(250, 289),
+    "code-lines": Bound(62500, 64756),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 825),
+    "classes": Bound(650, 826),
     "value-classes-built-in-at-most-one-place": Bound(120, 234),
-    "functions-of-one-statement": Bound(1300, 1580),
+    "functions-of-one-statement": Bound(1300, 1593),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 10),
     "modules-above-600-lines": Bound(0),
@@ -248,8 +248,8 @@ def _imports() -> float:
 
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
-    "imports, % of code lines": (_imports, Bound(8, 8.9)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 67_517)),
+    "imports, % of code lines": (_imports, Bound(8, 8.7)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 68_115)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_169)),
     "words of docs": (_words, Bound(50_000)),
     "pages of docs": (_pages, Bound(40)),

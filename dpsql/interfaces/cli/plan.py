@@ -178,9 +178,8 @@ def _release_lines(report: PlanReport) -> list[str]:
     """Contents of the release, its cost, and warnings."""
     views = len({statistic.view for statistic in report.statistics})
     cells = sum(statistic.cells for statistic in report.statistics)
-    size = sum(statistic.bytes for statistic in report.statistics)
-    seconds = sum(statistic.seconds for statistic in report.statistics)
-    sizes = f"{len(report.statistics)} statistics, {cells:,} cells, about {size / 2**20:.0f} MiB and {seconds:.1f} s"
+    size = f"about {report.bytes / 2**20:.1f} MiB and {report.seconds:.1f} s"
+    sizes = f"{len(report.statistics)} statistics, {cells:,} cells, {size}"
     lines = [f"the release: {views} views, {sizes}, counting rows on top"]
     lines += [f"  {draw.line}" for draw in report.draws]
     lines += [bound.line() for bound in report.bounds]
