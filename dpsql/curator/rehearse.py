@@ -283,7 +283,7 @@ def public_guess(catalog: Catalog, units: int | None, rows: int | None, most_row
     """The numbers that a curator states, or those that her catalog does.
 
     Args:
-        catalog: of which the largest `guess:` is taken where nothing is stated.
+        catalog: of which each table's `guess:` is taken where nothing is stated.
         units, rows, most_rows: as of `Guess`.
 
     Raises:

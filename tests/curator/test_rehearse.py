@@ -8,9 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpsql.catalog import load_catalog
+from dpsql.catalog import load_catalog, parse_catalog
 from dpsql.curator import rehearse
-from dpsql.curator.rehearse import RehearsedColumn, public_guess, rehearse_catalog
+from dpsql.curator.prove.madeup import made_up
+from dpsql.curator.rehearse import RehearsedColumn, _laws, _written, public_guess, rehearse_catalog
 from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from tests.command import dpsql_command
 
@@ -155,3 +156,27 @@ def test_changes_that_help_are_rehearsed_and_no_private_file_is_opened(shop: Pat
     assert all(len(report["usable"]) < len(usable) <= 3 for usable in offers.values())
     assert [*map(len, offers.values())] == sorted(map(len, offers.values()), reverse=True)
     assert any("`max_ids: 6, clipped_share: 0` in sale" in words for words in offers)
+
+
+def test_made_up_rows_follow_each_table_s_guess_and_the_means(shop: Path, tmp_path: Path) -> None:
+    """Where visits had a mean of 3 of at most 200, 90 were rehearsed; a small table had the rows of the largest."""
+    text = (
+        (shop / "shop.yaml")
+        .read_text()
+        .replace("sale: sale.parquet}", "sale: sale.parquet, back: back.parquet}")
+    )
+    text = text.replace("foreign_keys: {id: person, item_id", "guess: {units: 200, rows: 2000, means: {price: 2}}, "
+                        "foreign_keys: {id: person, item_id")  # fmt: skip
+    text = text.replace("views:", "  back: {role: fact, max_ids: 2, foreign_keys: {id: person}, guess: {units: 50, "
+                        "rows: 60, means: {fee: 9}},\n    columns: {fee: {type: int, lower: 0, upper: 10, measure: "
+                        "true}}}\nviews:\n  fees: {of: back, axes: [back.fee], measures: [count]}")  # fmt: skip
+    star = parse_catalog(text, "shop.yaml", shop / "shop.yaml")
+    guess = public_guess(star, None, None, None)
+    for law, amounts in _laws(guess).items():
+        place = tmp_path / law
+        _written(made_up(star), amounts, place)
+        for table, column, rows, mean in (("sale", "price", 2000, 2), ("back", "fee", 60, 9)):
+            found, middle = duckdb.sql(
+                f"SELECT COUNT(*), AVG({column}) FROM '{place}/{table}.parquet'"
+            ).fetchall()[0]
+            assert rows / 1.5 < found < rows * 1.5 and mean / 1.3 < float(middle) < mean * 1.3, (law, table)
