@@ -22,7 +22,7 @@ from dpsql.budget import Mu2
 from dpsql.catalog import catalog, source
 from dpsql.central import bounding, placed_rows
 from dpsql.central.planned import Bounds
-from dpsql.contributions import recipe, selection
+from dpsql.contributions import recipe, selection, statements
 from dpsql.engines import values
 from dpsql.engines.schema_union import SchemaGroup
 from dpsql.errors import InternalError, PrivacyError
@@ -203,10 +203,10 @@ PLANTS = (
     Plant("a person stands in two bins",
           (selection, "people_per_bin"), lambda was: lambda *given: 2 * was(*given), by_name(CHOSEN)),
     Plant("weights leave twice the norm that noise covers",
-          (recipe, "make_weights"), lambda was: lambda *given: was(*given[:3], 4 * given[3]), by_name(CHOSEN)),
+          (statements, "make_weights"), lambda was: lambda *given: was(*given[:3], 4 * given[3]), by_name(CHOSEN)),
     Plant(
         "people count for twice the rows that Laplace noise covers",
-        (recipe, "make_pure_weights"), lambda was: lambda *given: was(*given[:3], 2 * given[3], *given[4:]),
+        (statements, "make_pure_weights"), lambda was: lambda *given: was(*given[:3], 2 * given[3], *given[4:]),
         by_name(CHOSEN_PURE),
     ),
 )  # fmt: skip

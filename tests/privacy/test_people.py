@@ -21,8 +21,8 @@ from dpsql.central.central import publish_release
 from dpsql.central.people import gap_cells, gap_sql
 from dpsql.engines import summaries as lines
 from dpsql.ledger.store import budget_report
+from dpsql.matrices import distinct
 from dpsql.matrices.distinct import gap_total, gap_weights, gaps_of
-from dpsql.mechanisms.designs import distinct
 from dpsql.mechanisms.designs.distinct import UNIT, cell_reach, cell_weight
 from dpsql.mechanisms.distribution import GAUSSIAN, LAPLACE
 from dpsql.noise import ZeroNoise
