@@ -249,7 +249,7 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 8.7)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 68_140)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 68_144)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_169)),
     "words of docs": (_words, Bound(50_000)),
     "pages of docs": (_pages, Bound(40)),
