@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from math import inf
 
 import numpy as np
@@ -101,21 +102,16 @@ class Sides:
             pairs = reads.average_ends(*self.average)
         else:
             pairs = reads.quotient_ends(self.above, self.below, (a_below, a_above), (b_below, b_above))
+        corners = list(product(self.above_numbers.cut_corners, self.below_numbers.cut_corners))
         ends = []
         for above, below in pairs:
             above, below = np.where(moved, above, self.above), np.where(moved, below, self.below)
             middle = np.where(moved, quotient(above, below), numbers.middle)
-            ends += [
-                replace(
-                    numbers, middle=middle, quotient=Sides(above, above_cut, below, below_cut),
-                    by_sides=True, intervals={},
-                )
-                for above_cut, below_cut in (
-                    (self.above_numbers.whole, self.below_numbers.whole),
-                    (self.above_numbers.without, self.below_numbers.without),
-                )
-            ]  # fmt: skip
-        return (ends[0], ends[2]), (ends[1], ends[3])
+            sides = [Sides(above, one, below, other) for one, other in corners]
+            ends.append(
+                [replace(numbers, middle=middle, quotient=q, by_sides=True, intervals={}) for q in sides]
+            )
+        return tuple(zip(*ends, strict=True))
 
     def reads(self) -> Reads:
         """By how much the quotients move with what is read."""
@@ -153,7 +149,7 @@ def averaged(form: Noisy, answered: TermEstimates) -> Averaged | None:
 
 
 CutEnds = tuple[tuple["Composite", "Composite"], ...]
-"""Least and largest numbers that cut bins may make, with the noise of these bins taken whole and without them."""
+"""Least and largest numbers that cut bins may make, with the noise of each corner (`LinearNumbers.cut_corners`)."""
 Denominators = tuple[IntArray, FloatArray, LinearNumbers]
 """Denominators: the number each belongs to, its value, and what each follows."""
 
@@ -320,7 +316,7 @@ class Composite:
             return self.quotient.cut_ends(self)
         if not self.slope.cut:
             return ()
-        slopes = self.slope.whole, self.slope.without
+        slopes = self.slope.cut_corners
         below, above = self.slope.interpolation_bound
         if self.linear:
             low, high = self.middle - below, self.middle + above

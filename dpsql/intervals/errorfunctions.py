@@ -250,7 +250,7 @@ class Estimated(Protocol):
     def cut_ends(self) -> Sequence[tuple[Estimated, Estimated]]:
         """The least and the largest numbers that rows of cut bins may make, NaN where nothing bounds them.
 
-        Once with the noise of cut bins taken whole and once without them; nothing where no bin is cut.
+        Once with the noise of each corner: cut bins taken whole, left out, or either; nothing where no bin is cut.
         """
 
     def share_beyond(self) -> FloatArray:

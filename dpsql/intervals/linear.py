@@ -20,10 +20,9 @@ and a thousand groups cost as much as one. Reads of two releases are independent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -205,19 +204,23 @@ class LinearNumbers:
         return any(map(_cut, self.terms))
 
     @cached_property
-    def whole(self) -> LinearNumbers:
-        """The same numbers of every cut bin taken whole, whose noise is that of the ends that a cut may have."""
-        return self._with_cuts(attrgetter("whole"))
+    def cut_corners(self) -> tuple[LinearNumbers, ...]:
+        """The same numbers of every cut bin taken whole, of none, and of those alone that add to them, or take away.
 
-    @cached_property
-    def without(self) -> LinearNumbers:
-        """The same numbers of no cut bin: where nodes are drawn, a part may have more noise than the whole."""
-        return self._with_cuts(attrgetter("without"))
+        Their noise is that of the ends that a cut may have: where nodes are drawn, a part may have more than the whole.
+        """
+        cut = frozenset(filter(_cut, self.terms))
+        taking = frozenset(key for key in cut if np.sum(self.terms[key].weight) < 0)
+        return tuple(
+            map(self._with_cuts, dict.fromkeys((cut, frozenset[MeasuredTerm](), taking, cut - taking)))
+        )
 
-    def _with_cuts(self, changed: Callable[[TermEstimates], TermEstimates]) -> LinearNumbers:
+    def _with_cuts(self, whole: Set[MeasuredTerm]) -> LinearNumbers:
         terms = {
-            key._replace(answered=changed(key.answered)) if _cut(key) else key: weights
-            for key, weights in self.terms.items()
+            key._replace(answered=key.answered.whole if key in whole else key.answered.without)
+            if _cut(key)
+            else key: w
+            for key, w in self.terms.items()
         }
         return LinearNumbers(self.count, terms)
 

@@ -208,11 +208,11 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 289),
-    "code-lines": Bound(62500, 64756),
+    "code-lines": Bound(62500, 64754),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 826),
     "value-classes-built-in-at-most-one-place": Bound(120, 234),
-    "functions-of-one-statement": Bound(1300, 1593),
+    "functions-of-one-statement": Bound(1300, 1591),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 10),
     "modules-above-600-lines": Bound(0),
