@@ -298,7 +298,9 @@ def make_norms(
     **Privacy**: a unit's norm is a function of its own rows and of released values; sums are exact.
     """
     way = _norms_of_units if relations.dialect.materialised else _norms_of_rows
-    return relations.make(f"norms {of}", way(rows, views, whitening, relations.dialect))
+    return relations.make_by_unit(
+        f"norms {of}", lambda rows: way(rows, views, whitening, relations.dialect), rows
+    )
 
 
 def make_weights(relations: Relations, norms: str, of: str, clip: int) -> str:

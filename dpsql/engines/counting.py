@@ -155,6 +155,9 @@ UNIT = 1 << 20
 LARGEST = 1 << 62
 """Where sums are cut: far above every sum whose estimates a release can hold (2^42 at 2^-20)."""
 
+SHORT = 1 << 14
+"""Leaves below are SMALLINT where rows are stored: a third of what they take."""
+
 MOST_ROWS = 1 << 40
 """Rows of a table whose sums are sure to fit where 64 bits are taken for them."""
 
@@ -363,8 +366,12 @@ def _alone(rows: PlacedRows) -> list[Packed]:
 
 
 def _values(rows: PlacedRows) -> list[str]:
-    """Columns of the digits' values, from numbers of their own and measures."""
-    shifted = [f"{d.name} + ({d.low}) AS {d.name}" if d.low else d.name for d in rows.axes]
+    """Columns of the digits' values, from numbers of their own and measures; short where they and their gaps fit."""
+    shifted = [
+        f"CAST({d.name} + ({d.low}) AS SMALLINT) AS {d.name}" if d.low >= 0 and d.low + d.size < SHORT
+        else f"{d.name} + ({d.low}) AS {d.name}" if d.low else d.name
+        for d in rows.axes
+    ]  # fmt: skip
     return [*shifted, *(m.name for m in rows.measures)]
 
 

@@ -379,8 +379,13 @@ class CommonRelations:
     stream: Callable[[str], Iterator[list[tuple[str | int, int]]]]
     _queries: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def make(self, name: str, query: str) -> str:
+    def make(self, name: str, query: str, order: str = "") -> str:
         """Name a query, which may read the ones before it; returns what stands after FROM for it.
+
+        Args:
+            name: of the query.
+            query: its text.
+            order: the column in whose order its rows lie where they are stored; nothing here stores them.
 
         Raises:
             EngineLost: the engine was lost.
@@ -389,6 +394,16 @@ class CommonRelations:
         self._queries.pop(table, None)  # a query that is named again stands after what it reads
         self._queries[table] = query
         return table
+
+    def make_by_unit(self, name: str, query: Callable[[str], str], rows: str) -> str:
+        """Name a query that has lines for each unit, as `make` does; rows that are stored are read in blocks of units.
+
+        Args:
+            name: of the query.
+            query: its text from what stands after FROM for the rows.
+            rows: with a column `unit`.
+        """
+        return self.make(name, query(rows))
 
     def fetch(self, statement: str) -> Mapping[str, IntArray]:
         """Whole numbers of a SELECT over named queries, by column; a common table that no other one reads is not

@@ -5,7 +5,7 @@ On the shop (`tests.engines.star`), with an axis long enough for two levels, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from dpsql.contributions.statements import (
     whiten,
 )
 from dpsql.engines.dialect import DUCK, Dialect
-from dpsql.engines.duck import RawSide
+from dpsql.engines.duck import RawSide, no_sources
 from dpsql.engines.joined_rows import CommonRelations
 from dpsql.engines.registry import Engine, open_engine
 from dpsql.matrices.strategy import gathers
@@ -116,6 +116,35 @@ def by_duckdb(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return {law: asked(catalog(folder / law, files(shop), law, days=DAYS)) for law in LAWS}
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_blocks_of_units(
+    law: str,
+    shop: Path,
+    by_duckdb: dict[str, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Norms in blocks of units are those of all at once."""
+    monkeypatch.setattr("dpsql.engines.duck.BLOCK", 300)
+    assert asked(catalog(tmp_path, files(shop), law, days=DAYS)) == by_duckdb[law]
+
+
+@pytest.mark.parametrize("key", ["u", "'k' || u", "DATE '2025-01-01' + u::INTEGER", "u::DECIMAL(30, 2)"])
+def test_every_unit_is_in_one_block(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpsql.engines.duck.BLOCK", 20)
+    with closing(no_sources()) as raw:
+        relations = raw.relations("testing")
+        source = f"SELECT {key} AS unit, i FROM (SELECT i, i * i % 97 AS u FROM range(1000) AS r(i)) AS r"
+        rows = relations.make("rows", source, order="unit")
+        made = relations.make_by_unit(
+            "sums", "SELECT unit, sum(i) AS total FROM {} GROUP BY unit".format, rows
+        )
+        assert len(raw.connection.execute("SELECT getvariable('edges')").fetchone()[0]) > 5
+        both = f"SELECT unit, sum(i) FROM {rows} GROUP BY unit EXCEPT ALL SELECT * FROM {made}"
+        assert raw.connection.execute(both).fetchall() == []
+        assert raw.connection.execute(f"SELECT count(*) FROM {made}").fetchone() == (49,)
+
+
 def test_steps_hold_something(shop: Path, by_duckdb: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     """People in several bins, weights below 1, and rows that gather leaves."""
     for law in LAWS:
@@ -185,10 +214,13 @@ class Watched:
     def dialect(self) -> Dialect:
         return self.inner.dialect
 
-    def make(self, name: str, query: str) -> str:
+    def make(self, name: str, query: str, order: str = "") -> str:
         table = self.inner.make(name, query)
         self.queries[table] = query
         return table
+
+    def make_by_unit(self, name: str, query: Callable[[str], str], rows: str) -> str:
+        return self.make(name, query(rows))
 
     def fetch(self, statement: str) -> Any:
         self.scans.append(self.scans_of(statement) * max(1, statement.count("FROM x ")))
