@@ -20,9 +20,9 @@ import numpy as np
 from benchmarks.figures import Figures, main
 from benchmarks.processes import alone, cpu_of, peak_mib
 from dpsql.executor.engine import ReleaseEngine
-from dpsql.executor.recombine import node_list
 from dpsql.release import Release, open_release
 from dpsql.release.read import READING
+from dpsql.tree import cover
 from tests import long_axis
 from tests.releases import published, seeded, write_catalog
 
@@ -74,8 +74,7 @@ def _floor(plain: duckdb.DuckDBPyConnection, ids: list[int]) -> list[Any]:
 
 def _numbers(release: Release, low: int, high: int) -> list[int]:
     """Row numbers of the nodes of a range of the first axis, all of the second."""
-    mask = ((np.arange(LEAVES) >= low) & (np.arange(LEAVES) < high)).astype(np.float64)[None, :]
-    nodes = node_list(mask, release.tree(0)).node
+    nodes = cover(release.tree(0), [low], [high])[1]
     return [int(node) * release.tree(1).size for node in nodes]
 
 

@@ -197,7 +197,7 @@ def measure(
         figures.at_most(title, least[count] / floor, TO_REACH[bound])
         figures.table(f"publishing by {bound} after the plan, CPU over counting", least[whole] / least[count])
         most = max(largest[count], largest[whole])
-        figures.at_most(f"publishing by {bound}, resident MB", most, 2048)
+        figures.at_most(f"publishing by {bound}, resident MB", most, 1200)
 
 
 if __name__ == "__main__":

@@ -353,7 +353,7 @@ class CountedCells:
         return Value(name) if statistic.bounds is None else Value(name, statistic.mid, statistic.bounds.reach)
 
     def _count(self, statistics: Sequence[PlannedStatistic]) -> None:
-        """Ask the engine for all of them by one statement."""
+        """Ask the engine for all of them, by one statement where their number allows."""
         values_by_axes: dict[tuple[int, ...], list[Value]] = {}
         for s in statistics:
             values_by_axes.setdefault(s.axes, []).append(self._value(s))
@@ -361,14 +361,18 @@ class CountedCells:
             StatisticGroup(tuple(f"a{axis}" for axis in axes), tuple(dict.fromkeys(values)))
             for axes, values in values_by_axes.items()
         ]
-        statement = self.bound.statement(self.counted.rows, groups, self.relations.dialect)
-        columns = self.relations.fetch(statement)
-        order = np.argsort(columns["view"], kind="stable")
-        ends = np.searchsorted(columns["view"][order], np.arange(len(groups) + 1))
-        for k, (axes, group) in enumerate(zip(values_by_axes, groups, strict=True)):
-            group_rows = order[ends[k] : ends[k + 1]]
-            for i, value in enumerate(group.values):
-                self._sums[axes, value] = columns["cell"][group_rows], columns[f"v{i}"][group_rows]
+        most = self.relations.MOST_GROUPS or len(groups)
+        for start in range(0, len(groups), most):
+            taken = groups[start : start + most]
+            columns = self.relations.fetch(
+                self.bound.statement(self.counted.rows, taken, self.relations.dialect)
+            )
+            order = np.argsort(columns["view"], kind="stable")
+            ends = np.searchsorted(columns["view"][order], np.arange(len(taken) + 1))
+            for k, (axes, group) in enumerate(zip(list(values_by_axes)[start:], taken, strict=False)):
+                group_rows = order[ends[k] : ends[k + 1]]
+                for i, value in enumerate(group.values):
+                    self._sums[axes, value] = columns["cell"][group_rows], columns[f"v{i}"][group_rows]
 
 
 def placed_cells(

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod, sqrt
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +50,7 @@ from dpsql.mechanisms.designs.measurement import own_components
 from dpsql.mechanisms.designs.product import PRODUCT
 from dpsql.mechanisms.designs.question import MOST_TRIES, drawn_bounds, mean_tries
 from dpsql.mechanisms.distribution import as_laplace, nothing_drawn
+from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.noise.knorm import MOST_DRAWN
 from dpsql.release import Release, write
 from dpsql.release.format import UNIT, ScaleMeta
@@ -486,15 +489,28 @@ def draw_forecasts(plan: ReleasePlan) -> tuple[DrawForecast, ...]:
 # DuckDB fills blocks; an axis and its model take two, a statistic's drawn integers and its nodes one each.
 _BLOCK, _FILE_BLOCKS = 1 << 16, 4
 _NUMBER_BYTES, _NODE_BYTES, _INDEX_BYTES, _ENTRY_BYTES = 4.0, 6.2, 0.7, 8.1
-# On two cores. A solver takes each of a model's entries for each line of cells; long axes are worse than linear.
+# On a machine where a `_REFERENCE` draw takes so long. A solver takes each of a model's entries for each line of cells;
+# long axes are worse than linear.
 _RELEASE_SECONDS, _STATISTIC_SECONDS, _NODE_SECONDS = 0.25, 0.02, 9e-7
 _ENTRY_SECONDS, _LINE_SECONDS, _CELL_SECONDS, _SINE_SECONDS = 4e-7, 5e-8, 1.5e-8, 2.2e-5
+_REFERENCE = 7.3e-7
+
+
+@cache
+def _slowness() -> float:
+    """Processor seconds here over those of the machine on which the constants above were measured."""
+    noise, units, taken = ExactNoise(insecure_test_entropy(0)), np.ones(1 << 14, np.int64), list[float]()
+    for _ in range(3):
+        start = process_time()
+        noise.laplace(units, 1000)
+        taken.append(process_time() - start)
+    return min(taken) / (units.size * _REFERENCE)
 
 
 def size_and_seconds(priced: Priced) -> tuple[int, float]:
     """About the bytes of a plan's release, and the processor seconds that drawing, estimating and writing it take.
 
-    Bytes are a function of the catalog. Counting raw rows comes on top, and how fast this machine is.
+    Bytes are a function of the catalog; seconds follow how fast this machine draws. Counting raw rows comes on top.
     """
     plan, models = priced.plan, [_entries(model) for model in priced.models]
     size = _BLOCK * (_FILE_BLOCKS + 2 * (len(plan.axes) + len(plan.statistics))) + _ENTRY_BYTES * sum(models)
@@ -515,7 +531,7 @@ def size_and_seconds(priced: Priced) -> tuple[int, float]:
             leaves, sine = plan.axes[axis].axis.leaves, strategy.kind == "sine"
             seconds += _LINE_SECONDS * models[axis] * cells / leaves
             seconds += cells * (_SINE_SECONDS if sine else _CELL_SECONDS * sqrt(leaves))
-    return int(size), seconds
+    return int(size), seconds * _slowness()
 
 
 def _entries(model: AxisVariance) -> int:

@@ -328,7 +328,7 @@ class PlanReport:
         cap_share: part of the lineage's cap that the release spends.
         other_delta, other_errors: delta of the other currency, and the errors of all statistics there over those here,
             in the geometric mean; None where it is not compared.
-        bytes, seconds: of the release, about; counting raw rows comes on top, and how fast this computer is.
+        bytes, seconds: of the release, about, on this machine; counting raw rows comes on top.
         other_at: what both spend the same of: `share` of their cap, or `epsilon` of a purchase.
     """
 

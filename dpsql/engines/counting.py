@@ -16,7 +16,8 @@ weighted they are joined to units instead of rows.
 | `EveryRow`, `Sampled`, `RowWeighting` | rows of a unit that count: all, tau of them, all for min(1, tau / n) | rows |
 
 What comes back has the columns `view`, `cell`, `v0`, `v1` ..: the position of a group, a cell of it in row-major
-order, and one sum for each of its values; BIGINT all of them. Cells without rows are absent.
+order, and one sum for each of its values; BIGINT all of them. Cells without rows are absent. Where DuckDB counts more
+groups than memory holds at once, there are several of these statements, each with its own bound.
 
 **At most tau rows of each unit**: systematic sampling over the unit's own rows, in integers. A unit's n placed rows
 are sorted by all that any statistic reads of them and numbered i = 1 .. n. Row i is kept if

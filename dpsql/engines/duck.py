@@ -403,6 +403,7 @@ class StoredRelations:
 
     raw: RawSide
     step: str
+    MOST_GROUPS: ClassVar[int] = 32
 
     @property
     def dialect(self) -> Dialect:

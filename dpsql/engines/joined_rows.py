@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from dpsql.engines.dialect import Dialect
 from dpsql.errors import EngineLost
@@ -372,11 +372,16 @@ class CommonRelations:
         dialect: of the engine.
         run: fetches the answer of a statement.
         stream: fetches pairs, some at a time.
+
+    Attributes:
+        MOST_GROUPS: most groups of one counting statement, 0 for all. DuckDB takes 5 MB for each. A statement bounds
+            what it counts by itself; a joint norm of all views needs rows that do not move between statements.
     """
 
     dialect: Dialect
     run: Fetch
     stream: Callable[[str], Iterator[list[tuple[str | int, int]]]]
+    MOST_GROUPS: ClassVar[int] = 0
     _queries: dict[str, str] = field(default_factory=dict, repr=False)
 
     def make(self, name: str, query: str, order: str = "") -> str:
