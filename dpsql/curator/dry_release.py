@@ -491,7 +491,7 @@ _BLOCK, _FILE_BLOCKS = 1 << 16, 4
 _NUMBER_BYTES, _NODE_BYTES, _INDEX_BYTES, _ENTRY_BYTES = 4.0, 6.2, 0.7, 8.1
 # On a machine where a `_REFERENCE` draw takes so long. A solver takes each of a model's entries for each line of cells;
 # long axes are worse than linear.
-_RELEASE_SECONDS, _STATISTIC_SECONDS, _NODE_SECONDS = 0.25, 0.02, 9e-7
+_RELEASE_SECONDS, _CHOICE_SECONDS, _STATISTIC_SECONDS, _NODE_SECONDS = 0.25, 0.3, 0.02, 9e-7
 _ENTRY_SECONDS, _LINE_SECONDS, _CELL_SECONDS, _SINE_SECONDS = 4e-7, 5e-8, 1.5e-8, 2.2e-5
 _REFERENCE = 7.3e-7
 
@@ -514,7 +514,8 @@ def size_and_seconds(priced: Priced) -> tuple[int, float]:
     """
     plan, models = priced.plan, [_entries(model) for model in priced.models]
     size = _BLOCK * (_FILE_BLOCKS + 2 * (len(plan.axes) + len(plan.statistics))) + _ENTRY_BYTES * sum(models)
-    seconds = _RELEASE_SECONDS + _STATISTIC_SECONDS * len(plan.statistics) + _ENTRY_SECONDS * sum(models)
+    seconds = _RELEASE_SECONDS + _CHOICE_SECONDS * len(chosen_tables(plan))
+    seconds += _STATISTIC_SECONDS * len(plan.statistics) + _ENTRY_SECONDS * sum(models)
     tries = {i: draw.tries or 1.0 for draw in draw_forecasts(plan) for i in draw.statistics}
     for i, statistic in enumerate(plan.statistics):
         strategies, law = plan.strategies(statistic), statistic.law

@@ -752,6 +752,18 @@ def test_a_draft_says_what_reads_texts_of_days_and_numbers(
     assert "x: {type: string, categories:" in text
 
 
+def test_a_draft_says_what_makes_days_of_whole_numbers(tmp_path: Path) -> None:
+    rows = [f"{i % 5},{20230100 + i % 28 + 1},{20230000 + i % 50}" for i in range(300)]
+    made = of_tables(tmp_path, {"visits.csv": csv("size,date,code", rows)})
+    ((line),) = [line for line in made.text.splitlines() if "read as it is written" in line]
+    assert (
+        "# date, read" in line
+        and "make_date(" in line
+        and "date_day: {type: date, lower: .., upper: ..}" in line
+    )
+    assert any("visits.date holds whole numbers that read as days" in note for note in made.notes)
+
+
 def test_rows_that_are_nobodys_are_said(tmp_path: Path) -> None:
     made = of_tables(tmp_path, {
         "visits.csv": csv("visit_id,person_id,size", (f"{i},{i % 100 if i % 4 else ''},{i % 7}" for i in range(400))),

@@ -217,6 +217,11 @@ def draft(
         f"{links.keys[t.name]}; --trait COLUMN names what is about her"
         for t in tables if t.people_of
     ]  # fmt: skip
+    notes += [
+        f"{t.name}.{c.name} holds whole numbers that read as days: a comment in the draft has the line that makes "
+        "them dates, which months and years can be asked of"
+        for t in tables for c in links.values(t) if c.readings and c.nature is WHOLE
+    ]  # fmt: skip
     notes += _to_be_named(candidates) if candidates else []
     lines = _header(name, reader, tables, links, roles, choices)
     lines += ["", *(f"# {visible(line)}" for line in notes), "tables:"]

@@ -223,13 +223,14 @@ def keeping(column: profile.ColumnFacts) -> str:
 
 
 def reading_lines(column: profile.ColumnFacts) -> str:
-    """Lines that read a text column as a day, a time or a number, for the curator to choose and to bound."""
+    """Lines that read a column as a day, a time or a number, for the curator to choose and to bound."""
     choices = []
+    stored = "string" if column.nature is profile.TEXT else "int, lower: 19000101, upper: 21001231"
     for reading in column.readings:
         name = quoted(f"{re.sub('[^0-9A-Za-z_]+', '_', column.name).strip('_')}_{reading.ending}")
         derive = f"derive: {{{name}: {quoted(reading.expression)}}}"
         choices.append(
-            f"{derive}, columns: {{{quoted(column.name)}: {{type: string}}, {name}: {{{reading.declared}}}}}"
+            f"{derive}, columns: {{{quoted(column.name)}: {{type: {stored}}}, {name}: {{{reading.declared}}}}}"
         )
     return "; or ".join(choices)
 

@@ -33,7 +33,7 @@ from dpsql.engines.file_formats import LONGEST
 from dpsql.engines.postgresql import PostgresSession
 from dpsql.engines.schema_union import one_row_a_person
 from dpsql.engines.server import every_column
-from dpsql.engines.values import FLOATS, TIMES, decimal_digits, family
+from dpsql.engines.values import FLOATS, INTEGERS, TIMES, decimal_digits, family
 from dpsql.errors import SourceError
 from dpsql.row_expressions import identifier, literal
 
@@ -108,16 +108,24 @@ def _forms() -> tuple[WrittenForm, ...]:
 
 FORMS = _forms()
 
+NUMBERED_DAY = "make_date({x} // 10000, {x} // 100 % 100, {x} % 100)"
+"""Day of a whole number such as 20231231."""
+
 
 def readings(
-    fetch: Callable[[str], Sequence[Sequence[Any]]], relation: str, texts: Sequence[str], absent: str
+    fetch: Callable[[str], Sequence[Sequence[Any]]],
+    relation: str,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    absent: str,
 ) -> Mapping[str, tuple[Reading, ...]]:
-    """Readings that fit all values of text columns.
+    """Readings that fit all values of text columns, and of whole numbers that are days.
 
     Args:
         fetch: the rows of a SELECT, in DuckDB's SQL.
         relation: what a FROM clause names.
         texts: its text columns.
+        numbers: its columns of whole numbers.
         absent: SQL list of texts that stand for no value.
 
     Returns:
@@ -139,6 +147,13 @@ def readings(
         fits = fetch(f"SELECT {tests} FROM {relation} WHERE {column} NOT IN {absent}")[0]
         readers = (read for (_, read), fit in zip(FORMS, fits, strict=True) if fit)
         columns[name] = tuple(r._replace(expression=r.expression.replace("{x}", column)) for r in readers)
+    day = "{x} BETWEEN 19000101 AND 21001231 AND try_strptime(CAST({x} AS VARCHAR), '%Y%m%d') IS NOT NULL"
+    days = [f"bool_and({day.replace('{x}', identifier(name))})" for name in numbers]
+    fits = fetch(f"SELECT {', '.join([*days, 'TRUE'])} FROM {relation}")[0]
+    for name, fit in zip(numbers, fits, strict=False):
+        if fit:
+            expression = NUMBERED_DAY.replace("{x}", identifier(name))
+            columns[name] = (Reading("day", expression, "type: date, lower: .., upper: .."),)
     return columns
 
 
@@ -297,9 +312,11 @@ class SourceFiles:
         return self._raw.connection.execute(sql).fetchall()
 
     def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
-        """Text column -> what `derive` may read it by; none where nothing can be derived."""
-        texts = [name for name, kind in self.columns(table).items() if kind == "VARCHAR"]
-        return readings(self.fetch, self.relation(table), texts, ABSENT)
+        """Column -> what `derive` may read it by; none where nothing can be derived."""
+        kinds = self.columns(table)
+        texts = [name for name, kind in kinds.items() if kind == "VARCHAR"]
+        numbers = [name for name, kind in kinds.items() if kind in INTEGERS]
+        return readings(self.fetch, self.relation(table), texts, numbers, ABSENT)
 
     def _types_of(self, table: str) -> dict[str, str]:
         """The narrowest type that every value of a text column reads as."""

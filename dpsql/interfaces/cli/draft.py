@@ -238,7 +238,7 @@ def _design_lines(designed: CatalogDesign) -> list[str]:
         unforeseen = {c.name: c.wants_guess for c in noisy if c.wants_guess}
         if unforeseen:
             of = " and ".join(dict.fromkeys(unforeseen.values()))
-            errors.append(f"{', '.join(unforeseen)}: `dpsql plan` forecasts it from the `guess:` of {of}")
+            errors.append(f"{', '.join(unforeseen)}: `dpsql plan` forecasts it where {of} has a `guess:`")
         about = [] if question.relative is None or any(c.wants_guess for c in noisy) else [
             f"about {HALF * question.relative:.1%} of a typical answer"
         ]  # fmt: skip
