@@ -210,9 +210,15 @@ UNBOUND = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserExcepti
 """What DuckDB raises of a statement that it cannot bind to columns and types."""
 
 
-def bad_expression(error: duckdb.Error) -> DataError:
-    """DuckDB's complaint, as a typed error of one line."""
+def bad_expression(error: duckdb.Error, texts: Sequence[str] = ()) -> DataError:
+    """DuckDB's complaint, as a typed error of one line.
+
+    Args:
+        error: the complaint.
+        texts: columns of text that the expression reads.
+    """
     reason = str(error).splitlines()[0].partition(" when casting from source column")[0]
     if isinstance(error, UNBOUND):  # it names columns that are ours
         reason = "an expression does not fit the types of its columns"
+        reason += f"; {' and '.join(texts)} {'holds' if len(texts) == 1 else 'hold'} text" if texts else ""
     return DataError(reason[:300], hint="check its types and casts")

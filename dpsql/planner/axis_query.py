@@ -394,7 +394,7 @@ def decides(predicate: Predicate, question: AxisQuery, release: Release) -> bool
     try:
         return bool(release.kept(sql, lambda: run(release, sql).rows[0][0]) == constants)
     except duckdb.Error as error:
-        raise bad_expression(error) from error
+        raise bad_expression(error, _texts(release, question)) from error
 
 
 def never_together(predicates: Sequence[Predicate], question: AxisQuery, release: Release) -> bool:
@@ -494,7 +494,13 @@ def _ask(release: Release, question: AxisQuery, leaves: int) -> AxisCells:
         answer = run(release, axis_sql(question, release, many))
         return _grouped(leaves, question, answer.types[: len(question.groups)], answer.rows)
     except duckdb.Error as error:
-        raise bad_expression(error) from error
+        raise bad_expression(error, _texts(release, question)) from error
+
+
+def _texts(release: Release, question: AxisQuery) -> list[str]:
+    """The columns of text that a question reads."""
+    read = {name for _, name in question.columns}
+    return [c.column for c in release.axes[question.axis].columns if c.name in read and c.type == "VARCHAR"]
 
 
 def _grouped(

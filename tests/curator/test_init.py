@@ -752,6 +752,13 @@ def test_a_draft_says_what_reads_texts_of_days_and_numbers(
     assert "x: {type: string, categories:" in text
 
 
+def test_decimals_without_a_leading_zero_are_numbers(tmp_path: Path) -> None:
+    rows = (f"{i % 5},{'-' * (i % 2)}.{i % 7}5" for i in range(400))
+    assert (
+        "rate: {type: decimal, scale: 2" in of_tables(tmp_path, {"visits.csv": csv("size,rate", rows)}).text
+    )
+
+
 def test_a_draft_says_what_makes_days_of_whole_numbers(tmp_path: Path) -> None:
     rows = [f"{i % 5},{20230100 + i % 28 + 1},{20230000 + i % 50}" for i in range(300)]
     made = of_tables(tmp_path, {"visits.csv": csv("size,date,code", rows)})

@@ -341,7 +341,8 @@ class SourceFiles:
 CSV_TYPES = (
     ("BOOLEAN", "true|false|TRUE|FALSE|True|False"),
     ("BIGINT", "-?(0|[1-9][0-9]{0,17})"),  # 02134 is a code, not a number
-    ("DOUBLE", r"-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?(e[+-][0-9]{1,3})?"),  # 1E5 is a code, pandas writes 1e-05
+    # 1E5 is a code; pandas writes 1e-05, Stata and SAS .5
+    ("DOUBLE", r"-?((0|[1-9][0-9]{0,14})(\.[0-9]+)?|\.[0-9]+)(e[+-][0-9]{1,3})?"),
     ("DATE", "[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     ("TIMESTAMP", r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"),
     (

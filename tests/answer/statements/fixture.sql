@@ -273,6 +273,8 @@ SELECT COUNT(p.price) FROM sales s RIGHT JOIN product p ON p.product_id = s.prod
 SELECT COUNT(*) FROM sales s LEFT JOIN (product p $CATEGORY) ON s.product_id = p.product_id;
 
 ## refused DataError
+-- region holds text
+SELECT COUNT(*) FROM sales JOIN customer USING (customer_id) WHERE region > 0;
 -- types of its columns
 SELECT SUM(region) FROM customer;
 -- types of its columns
