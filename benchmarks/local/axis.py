@@ -211,9 +211,8 @@ def spiky_coverage(figures: Figures, runs: int) -> None:
     for epsilon in ("1", "3"):
         default, positive = [], []
         for run in range(runs):
-            found = OneAxis.collect(
-                rounded(leaves), people, epsilon, np.random.default_rng((run, int(epsilon)))
-            )
+            rng = np.random.default_rng((run, int(epsilon)))
+            found = OneAxis.collect("spiky", rounded(leaves), people, epsilon, rng)
             default.append(1 - outside(found.exact, found.unbiased.counts))
             if found.positive is not None and found.positive.errors is not None:
                 positive.append(float(np.mean(found.hits(masks))))
