@@ -100,3 +100,14 @@ def test_bounds_are_clopper_and_pearsons() -> None:
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(InterfaceError):
         audit.audit(lambda data, size: np.zeros((size, 1)), (np.zeros(1), np.ones(1)), 1.0, 50)
+
+
+@pytest.mark.parametrize(("samples", "confidence"), [(400, 0.95), (1_000, 0.9)])
+def test_outputs_that_never_agree_have_the_closed_bound(samples: int, confidence: float) -> None:
+    """All n held-out outputs of one side, none of the other's: Clopper and Pearson give risk^(1/n), and the rest to 1.
+
+    Each side has half of the risk.
+    """
+    zeros, ones = np.zeros((samples, 1)), np.ones((samples, 1))
+    low = ((1 - confidence) / 2) ** (1 / (samples - int(audit.LEARN * samples)))
+    assert audit.lower_bound(zeros, ones, confidence) == pytest.approx(np.log(low / (1 - low)), rel=1e-9)
