@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,7 @@ from dpsql.catalog import load_catalog
 from dpsql.central.central import publish_release
 from dpsql.noise import ExactNoise, insecure_test_entropy
 from dpsql.results.render import render, shown
+from dpsql.results.result import Result
 from tests.interfaces.test_shell import ENDLESS
 from tests.interfaces_release import CATALOG, build, unstamp
 
@@ -52,6 +54,8 @@ BY_MONTH = """SELECT DATE_TRUNC('month', sold_on) AS month, region, COUNT(*) AS 
 FROM retail
 GROUP BY month, region ORDER BY month, region"""
 BY_REGION = "SELECT region, COUNT(*) AS sales FROM retail GROUP BY region ORDER BY region"
+MARGIN = re.compile("±|-[0-9]")
+"""What follows a number: one margin, or two."""
 MARKUP = "<img src=x onerror=alert(1)>"
 WIDE, SMALL = {"width": 1280, "height": 960}, {"width": 390, "height": 844}
 PICTURED = ("dark", "small")
@@ -174,16 +178,19 @@ def picture(page: Page, path: Path) -> None:
     Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
 
 
+def asked_of(release: Path, sql: str) -> Result:
+    """An answer as pages show it: counts are whole numbers."""
+    return dpsql.query(sql, release=release).rounded()
+
+
 def journey_ask(visit: Visit, address: str, release: Path) -> None:
     with visit.page(address) as page:
         expect(page.locator("#free")).to_contain_text("cost nothing")
         expect(page.locator(".tree summary").first).to_contain_text("retail")
         ask(page, "SELECT COUNT(*) AS sales FROM retail")
         expect(page.locator("#status")).to_contain_text("1 row")
-        told = (
-            str(dpsql.query("SELECT COUNT(*) AS sales FROM retail", release=release)).splitlines()[2].strip()
-        )
-        expect(page.locator("#headline")).to_have_text(told)
+        counted = str(asked_of(release, "SELECT COUNT(*) AS sales FROM retail"))
+        expect(page.locator("#headline")).to_have_text(counted.splitlines()[2].strip())
         ask(page, BY_REGION)
         expect(page.locator("#table tbody tr")).to_have_count(5)
         expect(page.locator("#table tbody th").first).to_have_attribute("scope", "row")
@@ -238,7 +245,7 @@ def journey_download(visit: Visit, address: str, release: Path) -> None:
         with page.expect_download() as waiting:
             page.get_by_role("button", name="Download CSV").press("Enter")
         text = Path(waiting.value.path()).read_text("utf-8")
-        assert text == render(dpsql.query(BY_REGION, release=release), "csv", 0.95) + "\n"
+        assert text == render(asked_of(release, BY_REGION), "csv", 0.95) + "\n"
         assert text.startswith("region,sales,sales_stderr,sales_low,sales_high,sales_bound\n")
         with page.expect_download() as waiting:
             page.get_by_role("button", name="Download PNG").press("Enter")
@@ -327,7 +334,7 @@ def journey_report(visit: Visit, address: str, release: Path) -> None:
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     for look in LOOKS:
         with visit.page(target.as_uri(), look) as page:
-            expect(page.locator(".headlines dd").first).to_contain_text("±")
+            expect(page.locator(".headlines dd").first).to_have_text(MARGIN)
             expect(page.locator("figure svg text").first).to_be_visible()
             visit.look(page, f"report, {look}")
             before = page.locator("#answer").get_attribute("data-stderr")
@@ -371,7 +378,7 @@ def journey_builder(visit: Visit, address: str, release: Path) -> None:
                 page.locator("#builder details summary").click()
                 picture(page, visit.pictures / f"builder-{look}.png")
             with visit.page(link, look) as again:
-                expect(again.locator("#table tbody")).to_contain_text(headline.split("±")[0].strip())
+                expect(again.locator("#table tbody")).to_contain_text(MARGIN.split(headline)[0].strip())
             page.locator("#filters button").click()
             expect(page.locator("#filters button")).to_have_count(0)
             expect(page.locator("#history button").nth(1)).to_be_visible()
@@ -394,7 +401,7 @@ def journey_builder(visit: Visit, address: str, release: Path) -> None:
 def same_as_printed(page: Page, release: Path) -> bool:
     """Whether the table comes to hold what the release prints for the SQL that stands there."""
     read = "(cells) => cells.map((cell) => (cell.querySelector('button') || cell).firstChild.textContent)"
-    printed, _ = shown(dpsql.query(page.locator("#sql").input_value(), release=release), 0.95, 500)
+    printed, _ = shown(asked_of(release, page.locator("#sql").input_value()), 0.95, 500)
     texts, end = [text for row in printed for text in row], time.monotonic() + PATIENCE / 1000
     while page.locator("#table tbody td, #table tbody th").evaluate_all(read) != texts:
         if time.monotonic() > end:
@@ -449,7 +456,7 @@ def journey_site(visit: Visit, address: str, release: Path) -> None:
                 shown_texts = page.locator("#table tbody td, #table tbody th").evaluate_all(
                     "(cells) => cells.map((cell) => cell.firstChild.textContent)"
                 )
-                printed, _ = shown(dpsql.query(asked["sql"], release=release), 0.95, 500)
+                printed, _ = shown(asked_of(release, asked["sql"]), 0.95, 500)
                 wrong += shown_texts != [text for row in printed for text in row]
             visit.figures["site: questions whose numbers are not as the release prints them"] = (wrong, 0)
 

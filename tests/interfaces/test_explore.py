@@ -329,7 +329,7 @@ def test_examples_are_answered_as_well_as_they_say_the_best_first(app: App, open
     assert 5 <= len(examples) <= MOST_EXAMPLES
     errors = []
     for example in examples:
-        result = opened.query(example["sql"])
+        result = opened.query(example["sql"]).rounded()
         c = result.noisy[-1]
         pairs = zip(result.rows, result.stderr_rows, strict=True)
         told = sorted(error[c] / abs(row[c]) for row, error in pairs if row[c])

@@ -384,7 +384,7 @@ def _rated(releases: OpenReleases, questions: Iterable[ExampleQuestion]) -> list
         for question in dict.fromkeys(questions):
             try:
                 with request.within(until - time.monotonic()):
-                    answer = releases.query(question.sql)
+                    answer = releases.query(question.sql).rounded()
                     error = _relative_error(answer)
             except Error:
                 check()  # whoever waits may have left
