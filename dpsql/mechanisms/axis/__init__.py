@@ -168,7 +168,7 @@ _AllRanges = tuple[int, NoiseDistribution, float, int, offers.JointCells | None]
 """A question that a cache can hold: leaves, law, whole, scale and joint of an `AxisProblem`."""
 
 
-@lru_cache(maxsize=64)  # a stream plans the same axes at every append
+@lru_cache(maxsize=1 << 10)  # a stream plans the same axes at every append, a plan three times what its views share
 def _for_all_ranges(
     mechanisms: tuple[offers.AxisMechanism, ...], question: _AllRanges, word: offers.Word, shared: bool
 ) -> offers.AxisChoice:
@@ -176,7 +176,7 @@ def _for_all_ranges(
     return _chosen(offers.AxisProblem(leaves, law, None, whole, scale, joint), word, shared)
 
 
-@lru_cache(maxsize=64)  # a plan by a noisy signal asks for the unbiased optimum, and its draw again
+@lru_cache(maxsize=1 << 10)  # a plan by a noisy signal asks for the unbiased optimum, and its draw again
 def _best_of_all_ranges(
     mechanisms: tuple[offers.AxisMechanism, ...], question: _AllRanges
 ) -> offers.AxisChoice:
