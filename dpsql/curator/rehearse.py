@@ -96,6 +96,12 @@ class RehearsedColumn:
     chance: float
 
     @property
+    def worst(self) -> float:
+        """Relative half-width under the worst law; infinite where one leaves an end open."""
+        halves = [inf if half is None else half for half in (self.half, *self.by_law)]
+        return max(halves) / self.typical if self.typical else inf
+
+    @property
     def light(self) -> str:
         """`green`, `yellow` or `red` by the half-width; `unclear` where the laws disagree on it."""
         known = [half for half in self.by_law if half is not None]
@@ -124,10 +130,8 @@ class RehearsedQuestion(NamedTuple):
 
     @property
     def width(self) -> float:
-        """The widest relative half-width of its columns; infinite where it is refused, or the laws disagree."""
-        if self.refusal or any(column.light == "unclear" for column in self.columns):
-            return inf
-        return max((c.half / c.typical if c.half and c.typical else inf for c in self.columns), default=0.0)
+        """The widest relative half-width of its columns, by the worst law of each; infinite where it is refused."""
+        return inf if self.refusal else max((column.worst for column in self.columns), default=0.0)
 
 
 OfferedChange = tuple[str, tuple[int, ...]]
@@ -157,7 +161,7 @@ class RehearsalReport:
 
     @property
     def usable(self) -> tuple[int, ...]:
-        """Numbers of the questions that are neither red nor unclear."""
+        """Numbers of the questions whose intervals are at most half of their answers, by the worst law."""
         return tuple(number for number, question in enumerate(self.questions, 1) if question.width <= RED)
 
 

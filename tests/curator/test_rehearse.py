@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import duckdb
@@ -11,7 +12,15 @@ import pytest
 from dpsql.catalog import load_catalog, parse_catalog
 from dpsql.curator import rehearse
 from dpsql.curator.prove.madeup import made_up
-from dpsql.curator.rehearse import RehearsedColumn, _laws, _written, public_guess, rehearse_catalog
+from dpsql.curator.rehearse import (
+    RehearsalReport,
+    RehearsedColumn,
+    RehearsedQuestion,
+    _laws,
+    _written,
+    public_guess,
+    rehearse_catalog,
+)
 from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from tests.command import dpsql_command
 
@@ -128,6 +137,12 @@ def test_lights_follow_the_width_and_what_the_laws_agree_on() -> None:
         "green", "yellow", "red",
     ]  # fmt: skip
     assert column(10, 20, 31).light == column(10, 20, None).light == "unclear"
+    # usable by the worst law, whether the laws agree or not
+    assert column(10, 20, 31).worst == 0.031 and column(10, 20, None).worst == math.inf
+    questions = [
+        RehearsedQuestion("", (column(*halves),)) for halves in ((10, 20, 31), (10, 20, None), (10, 20, 510))
+    ]
+    assert RehearsalReport((), 1, 1, 1, tuple(questions), ()).usable == (1,)
     assert column(None, None, None).light == "red"
 
 

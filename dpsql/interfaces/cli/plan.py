@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from fractions import Fraction
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -423,8 +424,8 @@ def rehearsal_text(report: RehearsalReport) -> str:
         lines += [f"{number}. {question.sql}", *(f"   {line}" for line in _question_lines(question))]
     lines += [f"misses more often than chance would (1%, Holm): {miss}" for miss in report.misses]
     lines += [
-        f"{len(report.usable)} of {len(report.questions)} questions are usable: neither red nor unclear, half of each "
-        "interval at most half of its answer",
+        f"{len(report.usable)} of {len(report.questions)} questions are usable: half of each interval is at most "
+        "half of its answer under every law",
         *(
             f"{len(usable)} usable ({', '.join(map(str, usable))}): {words}"
             for words, usable in report.offers
@@ -453,7 +454,11 @@ def _column_line(column: RehearsedColumn) -> str:
         apart = f" (by law: {min(known):.3g} to {max(known):.3g})" if len(known) > 1 else ""
         words.append(f"covers 95%, half about {column.half:.3g}{apart} of about {column.typical:.3g}")
     if column.light == "unclear":
-        words.append("not served: the laws of rows disagree by more than 3 times, or leave an end open")
+        words.append(
+            "not served: a law of rows leaves an end open"
+            if isinf(column.worst)
+            else f"the laws of rows disagree by more than 3 times: at worst {column.worst:.2g} of the answer"
+        )
     if column.intervals:
         words.append(f"covered {column.covered:,} of {column.intervals:,}")
     outside, cells = column.loud

@@ -168,7 +168,9 @@ _AllRanges = tuple[int, NoiseDistribution, float, int, offers.JointCells | None]
 """A question that a cache can hold: leaves, law, whole, scale and joint of an `AxisProblem`."""
 
 
-@lru_cache(maxsize=1 << 10)  # a stream plans the same axes at every append, a plan three times what its views share
+@lru_cache(
+    maxsize=1 << 10
+)  # a stream plans the same axes at every append, a plan three times what its views share
 def _for_all_ranges(
     mechanisms: tuple[offers.AxisMechanism, ...], question: _AllRanges, word: offers.Word, shared: bool
 ) -> offers.AxisChoice:
