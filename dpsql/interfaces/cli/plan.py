@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from fractions import Fraction
-from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -456,7 +455,7 @@ def _column_line(column: RehearsedColumn) -> str:
     if column.light == "unclear":
         words.append(
             "not served: a law of rows leaves an end open"
-            if isinf(column.worst)
+            if None in column.by_law
             else f"the laws of rows disagree by more than 3 times: at worst {column.worst:.2g} of the answer"
         )
     if column.intervals:
