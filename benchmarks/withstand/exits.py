@@ -11,13 +11,14 @@ from pathlib import Path
 
 from benchmarks.figures import Figures, main
 from dpsql.catalog import load_catalog
+from dpsql.catalog.graph import ledger_path
 from dpsql.central.central import publish_release
 from dpsql.errors import Error
 from dpsql.ledger.store import budget_report
 from dpsql.noise import ExactNoise, os_entropy
 from tests.ledger.test_raised import exits
 from tests.privacy.test_exit_law import CASES, CATALOG, INTEGERS, both, pairs
-from tests.releases import write_tables
+from tests.releases import write_catalog
 
 STARS = {"30 cities of 400": (30, 400), "one city of 43": (1, 43), "400 cities of 3": (400, 3)}
 PLACES = (11, 43, 60, 400, 999)
@@ -26,22 +27,20 @@ PLACES = (11, 43, 60, 400, 999)
 def charged_once(folder: Path, cities: int, people: int) -> bool:
     """Whether the star is published, and its epsilon charged exactly once."""
     rows = f"range({cities * people}) t(i)"
-    write_tables(folder, {
+    tables = {
         "person": f"SELECT i AS id, 'city ' || (i % {cities}) AS city FROM {rows}",
         "sales": "SELECT i AS id, ['a', 'b', 'c'][1 + (i + j) % 3] AS kind, i % 32 AS day, "
-                 f"(i * 7 + j) % 101 AS amount FROM {rows}, range(2) s(j)",
-    })  # fmt: skip
+        f"(i * 7 + j) % 101 AS amount FROM {rows}, range(2) s(j)",
+    }
     privacy = "cap: 3, epsilon: 1, unit: person.id, delta: 1e-6"
     given = "cap: 8, epsilon: 1/4, unit: person.id, delta: 1e-6, key_delta: 5e-7"
-    (folder / "shop.yaml").write_text(
-        CATALOG.replace(given, privacy).replace("{private: true, most: 8}", "private")
-    )
-    catalog = load_catalog(folder / "shop.yaml")
+    text = CATALOG.replace(given, privacy).replace("{private: true, most: 8}", "private")
+    catalog = load_catalog(write_catalog(folder, text, tables))
     try:
         publish_release(catalog, folder / "shop.dpsql", noise=ExactNoise(os_entropy()), key=os.urandom(32))
     except Error as error:
         print(error)
-    (lineage,) = budget_report(folder / ".dpsql" / "ledger.duckdb").lineages
+    (lineage,) = budget_report(ledger_path(catalog)).lineages
     charges = [(entry.state, round(float(entry.epsilon), 6)) for entry in lineage.entries]
     return (folder / "shop.dpsql").exists() and charges == [("sealed", 1.0)]
 
@@ -69,8 +68,8 @@ def measure(figures: Figures, folder: Path) -> None:
     figures.at_most("exits that were drawn and uncharged, or left a draft that is answered from", wrong, 0)
     alike = 0
     for people in PLACES:
-        for name, text in CASES.items():
-            sides = pairs(folder / f"{name} {people}", text, people)
+        for case, text in enumerate(CASES.values()):
+            sides = pairs(folder / f"{case}-{people}", text, people)
             given = enumerate(INTEGERS.items())
             ends_of = [both(*sides, kind, seed, integers) for seed, (kind, integers) in given]
             alike += all(first == second and first.code == 0 for first, second in ends_of)
