@@ -27,7 +27,7 @@ CATALOGS = Path(__file__).resolve().parents[2] / "catalog"
 NAMES = {"bf": "blackfriday", "taxi": "nyc_taxi"}
 
 REFUSED = {
-    "row-level": "holds none",
+    "row-level": "contains no rows",
     "mondrian-agg-crossjoin-gender-states": "COUNT(DISTINCT",
     "mondrian-agg-distinct-count-quarters": "COUNT(DISTINCT",
     "mondrian-distinct-count": "COUNT(DISTINCT",
