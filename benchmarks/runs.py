@@ -42,9 +42,9 @@ Two trusts | trusts | measure
 Streams | streams | ahead
 Composite answers | composites | measure
 Speed of answers | speed | measure
-Scale | scale | measure, big
+Scale | scale | measure, big, ahead
 The first hour | firsthour | drafts, designs, readme, unseen, agents, person, devices, pages
-Beside other libraries | peers | measure, adult, small
+Beside other libraries | peers | measure, adult
 """
 """Topic, folder, and modules of it: `measure rows` is the module `measure` with the argument `rows`."""
 

@@ -20,8 +20,6 @@ from fractions import Fraction
 from math import prod
 from typing import NamedTuple
 
-import numpy as np
-
 from dpsql.axis.model import Axis
 from dpsql.budget import NEIGHBOURS, Currency, currency_at, share_of_cap
 from dpsql.catalog.catalog import Catalog, StarTable, StarView
@@ -97,14 +95,6 @@ class PlannedAxis:
     def strategy(self) -> Strategy:
         """Strategy of the axis."""
         return self.choice.strategy
-
-    @property
-    def mean_share(self) -> float:
-        """The mean part of the leaves that the ranges asked of it hold."""
-        n = self.axis.leaves
-        if self.workload is None:
-            return (n + 2) / (3 * n)
-        return float(np.average(self.workload.hi - self.workload.lo, weights=self.workload.weight)) / n
 
     def measured(self, model: AxisVariance) -> MeasuredAxis:
         """The axis as a family is estimated on it, with this variance model."""
@@ -444,11 +434,6 @@ class ReleasePlan:
             if choice.runners_up and [family_view.name for family_view in question.views] == [view]:
                 return choice
         return None
-
-    def asked(self, view: str) -> str:
-        """The questions by which mechanisms of a view of several axes were compared."""
-        questions = [question for question, _ in self.chosen]
-        return next((q.asks(v) for q in questions for v in q.views if v.name == view), "")
 
     @property
     def joint(self) -> dict[tuple[str, Measurement], Together]:

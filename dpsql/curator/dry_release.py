@@ -12,7 +12,7 @@ dry release is marked as not private, so nothing opens it by mistake.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -274,71 +274,6 @@ def allowed_selections(catalog: Catalog, make_axis: AxisMaker) -> tuple[AllowedS
         for view in question.views
         if view.name in views and choice.runners_up and choice.runners_up[0][1] < choice.expected_error
     )
-
-
-class CubeForecast(NamedTuple):
-    """A cube: what it is designed for, and of about how many rows it errs less than MST's synthetic rows do.
-
-    Args:
-        view, objective: the cube, and the questions that it is designed for.
-        rows: from how many rows on it errs less, about.
-        expected: how many there are by a public guess; None where nobody says.
-    """
-
-    view: str
-    objective: str
-    rows: int
-    expected: int | None
-
-    @property
-    def line(self) -> str:
-        """As `dpsql plan` prints it."""
-        empty = f"where most cells are empty up to about {MOSTLY_EMPTY * self.rows:,}"
-        if self.expected is None:
-            return (
-                f"{self.view}: below about {self.rows:,} rows MST would do better here, {empty}; their number is "
-                "unknown (state --units and --rows)"
-            )
-        here = f"{self.expected:,} rows are expected"
-        if self.expected < self.rows:
-            return f"{self.view}: MST would do better here: {here}, and it does below about {self.rows:,}"
-        if self.expected < MOSTLY_EMPTY * self.rows:
-            return (
-                f"{self.view}: less error than MST if rows fill its cells: {here}; MST would be better below about "
-                f"{self.rows:,}, {empty}"
-            )
-        return f"{self.view}: less error than MST: {here}; MST does better below {self.rows:,}, {empty}"
-
-
-MOSTLY_EMPTY = 20
-"""Up to how many times as many rows MST may be ahead where most cells are empty, as its rows have none there: at four
-times it erred .62 of the cube on baseball players by countries, at twenty 2.2 times. Nothing public tells it."""
-
-ROWS_OVER_NOISE = 3.0
-"""Rows of a question over its standard error, per axis beyond the first, where a cube and MST err alike: 2.4 on the
-census of the peers, 1.9 and 5.4 on diamonds and planes; `python -m benchmarks.peers.small` checks it on others."""
-
-
-def cube_forecasts(plan: ReleasePlan, errors: Sequence[float], rows: int | None) -> tuple[CubeForecast, ...]:
-    """Number of rows below which synthetic rows would do better, from declared facts alone.
-
-    Args:
-        plan: of the release.
-        errors: typical standard error of each statistic.
-        rows: how many rows there are, by a public guess.
-    """
-    forecasts = []
-    for name, view in plan.catalog.views.items():
-        sets = [
-            i for i, s in enumerate(plan.statistics)
-            if s.measure.name.counts_rows and (s.of, len(s.axes)) == (view.of, view.ways)
-        ]  # fmt: skip
-        if sets:
-            shares = [prod(plan.axes[a].mean_share for a in plan.statistics[i].axes) for i in sets]
-            needed = ROWS_OVER_NOISE * (len(view.axes) - 1) * sum(errors[i] for i in sets) / sum(shares)
-            rounded = int(round(needed, 1 - len(str(int(needed)))))
-            forecasts.append(CubeForecast(name, plan.asked(name), rounded, rows))
-    return tuple(forecasts)
 
 
 def dry_release(

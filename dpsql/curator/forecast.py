@@ -131,7 +131,6 @@ class StatisticForecast:
         nodes: stored node combinations.
         typical: standard error of the answer to a random range on every axis, in the measure's own unit.
         scale: digits after the point of the measure.
-        asked: the questions that mechanisms were compared by, of several axes.
     """
 
     view: str
@@ -149,7 +148,6 @@ class StatisticForecast:
     nodes: int
     typical: float
     scale: int = 0
-    asked: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +160,7 @@ class NotTaken:
         expected_error: of the views together by the questions that they were compared by; None where there was one way.
         lost: (mechanism, expected error) of the views together, best first; an axis has them in its forecast.
         refused: (mechanism, why it does not answer).
+        asked: the questions by which views of several axes were compared.
     """
 
     what: str
@@ -169,6 +168,7 @@ class NotTaken:
     expected_error: float | None
     lost: tuple[tuple[str, float], ...]
     refused: tuple[Refusal, ...]
+    asked: str = ""
 
 
 class DominatedMechanism(NamedTuple):
@@ -198,6 +198,7 @@ def not_taken(plan: ReleasePlan) -> tuple[NotTaken, ...]:
         NotTaken(
             ", ".join(view.name for view in question.views), choice.name,
             choice.expected_error if isfinite(choice.expected_error) else None, choice.runners_up, choice.refused,
+            "; ".join(filter(None, dict.fromkeys(map(question.asks, question.views)))),
         )
         for question, choice in plan.chosen
     ]  # fmt: skip
@@ -241,7 +242,7 @@ def _forecast(plan: ReleasePlan, statistic: PlannedStatistic, variance: float) -
         noise=statistic.law.name, charge=str(statistic.charge),
         currency=plan.currency.name, tau=statistic.tau,
         cells=prod(plan.shape(statistic)), nodes=dry_release.stored_nodes(plan, statistic),
-        typical=sqrt(variance) * 10.0**-scale, scale=scale, asked=plan.asked(statistic.view),
+        typical=sqrt(variance) * 10.0**-scale, scale=scale,
     )  # fmt: skip
 
 
@@ -323,7 +324,6 @@ class PlanReport:
         keys: which keys will be shown of columns that list none.
         sums: what one person counts for in the sums of her summaries.
         allowed: what `data_dependent: allow` would bring to views that refuse it.
-        cubes: of how many rows cubes err less than synthetic rows.
         draws: tries of the draws that several numbers share.
         cap_share: part of the lineage's cap that the release spends.
         other_delta, other_errors: delta of the other currency, and the errors of all statistics there over those here,
@@ -348,7 +348,6 @@ class PlanReport:
     keys: tuple[KeyForecast, ...] = ()
     sums: tuple[str, ...] = ()
     allowed: tuple[dry_release.AllowedSelection, ...] = ()
-    cubes: tuple[dry_release.CubeForecast, ...] = ()
     draws: tuple[dry_release.DrawForecast, ...] = ()
     cap_share: float = 0.0
     other_delta: str | None = None
@@ -423,7 +422,6 @@ def plan_catalog(
         refreshes(catalog), bound_forecasts(plan), excess_forecasts(plan),
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
         tuple(summed_words(catalog)), allowed,
-        dry_release.cube_forecasts(plan, [s.typical for s in statistics], None if guess is None else guess.rows),
         dry_release.draw_forecasts(plan),
         float(cap_share),
         *_other_currency(catalog, make, priced, None if bought else cap_share),

@@ -164,7 +164,6 @@ def plan_text(report: PlanReport, *, mechanisms: bool = False) -> str:
         lines.append(
             "views and measures (typical: standard error of a random range on every axis; names of a cube: a cell)"
         )
-        lines += [f"  {cube.view}: designed for {cube.objective}" for cube in report.cubes]
         lines += [line for statistic in report.statistics for line in _statistic_lines(statistic)]
         if report.not_taken:
             lines.append("what was compared, and why other mechanisms were not taken")
@@ -188,7 +187,6 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines += report.sums
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
     lines += [allowed.line for allowed in report.allowed]
-    lines += [cube.line for cube in report.cubes]
     lines.append(f"it spends {report.cap_share:.3g} of the lineage's cap{_other_words(report)}")
     return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
 
@@ -258,7 +256,6 @@ def _statistic_lines(s: StatisticForecast) -> list[str]:
         f"  {s.view}: {s.measure} of {s.of}, {charge}, {s.noise}, {rows}; {s.cells} cells, {s.nodes} stored"
     )
     lines = [line + (f", typical {s.typical:.4g}" if s.tau else "")]
-    lines += [f"    compared by {s.asked}"] if s.asked else []
     for strategy, expected_error in s.both[:1]:
         behind = "; ".join(f"{name} {error:.4g}" for name, error in s.both[1:])
         lines.append(f"    {' and '.join(s.axes)}: {strategy} {expected_error:.4g} (runner-up: {behind})")
@@ -280,6 +277,7 @@ def _not_taken_lines(not_taken: NotTaken) -> list[str]:
     else:
         words = error + (f" (behind: {lost})" if lost else "")
     lines = [f"  {not_taken.what}: {not_taken.taken}{words}"]
+    lines += [f"    compared by {not_taken.asked}"] if not_taken.asked else []
     for reason in dict.fromkeys(refusal.reason for refusal in not_taken.refused):
         names = "; ".join(refusal.name for refusal in not_taken.refused if refusal.reason == reason)
         lines.append(f"    not {names}: {reason}")
