@@ -26,9 +26,6 @@ from tests.releases import published, seeded, write_catalog
 DATA_MB = 3072
 QUESTIONS = 9
 CATALOG = """
-dpsql: 1
-name: long
-source: {{kind: parquet, root: ., tables: {{sales: sales.parquet}}}}
 privacy: {{lineage: long, cap: 1, unit: row, epsilon: 1, delta: {delta}}}
 tables:
   sales: {{role: fact, columns: {{x: {{type: int, lower: 0, upper: {last}, out_of_domain: drop}}}}}}

@@ -96,7 +96,7 @@ def ranges(figures: Figures, runs: int) -> None:
             )
             scaled = counts_of.shares * scale.factor / len(people.leaves) - exact
             found["count"].append(float(np.mean((masks @ scaled) ** 2)))
-            found["rejected"].append(told.at_random[0].p_value < 0.05)
+            found["rejected"].append(told.at_random[0][0] < 0.05)
         mean = {key: float(np.mean(values)) for key, values in found.items()}
         label = f"one row and a bit, {name}, {everybody:,} people"
         print(f"  {label}: R {plan.tau}, mix {mean['mix']:.3g}, COUNT {mean['count']:.3g}, "

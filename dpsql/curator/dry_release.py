@@ -44,7 +44,6 @@ from dpsql.matrices.kronecker import AxisSplit
 from dpsql.matrices.reading import Together
 from dpsql.matrices.reconcile import node_sums
 from dpsql.matrices.strategy import axis_budgets
-from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.axis.joint_tree import tree_moments
 from dpsql.mechanisms.designs.measurement import own_components
 from dpsql.mechanisms.designs.product import PRODUCT
@@ -230,50 +229,6 @@ def priced_plan(catalog: Catalog, make_axis: AxisMaker) -> Priced:
     plan = supplemented(plan_release(catalog, make_axis), catalog)
     models: list[AxisVariance] = [planned.strategy.solver for planned in plan.axes]
     return Priced(plan, models, [one_row(s).variance_at_unit_budget(plan.axes) for s in plan.statistics])
-
-
-class AllowedSelection(NamedTuple):
-    """Mechanism that would measure a view whose catalog refuses data-dependent selection.
-
-    Args:
-        view, mechanism: whose, and what would.
-        times: the most that its error could be, over that of what measures it now.
-    """
-
-    view: str
-    mechanism: str
-    times: float
-
-    @property
-    def line(self) -> str:
-        """As `dpsql plan` prints it."""
-        return (
-            f"{self.view}: `data_dependent: allow` would take {self.mechanism}: about {self.times:.2f} times the "
-            "squared error if rows fill its cells; .3 to .8 of it was measured where most are empty"
-        )
-
-
-def allowed_selections(catalog: Catalog, make_axis: AxisMaker) -> tuple[AllowedSelection, ...]:
-    """Gain of `data_dependent: allow` for views that leave their mechanism open and refuse it.
-
-    Args:
-        catalog: a checked catalog.
-        make_axis: builds an axis from public facts.
-    """
-    views = {
-        name: view.model_copy(update={"data_dependent": "allow"})
-        for name, view in catalog.views.items()
-        if not view.may_select and view.word == AUTO.name and view.ways is None
-    }
-    if not views or catalog.stream is not None:
-        return ()
-    plan = plan_release(catalog.model_copy(update={"views": {**catalog.views, **views}}), make_axis)
-    return tuple(
-        AllowedSelection(view.name, choice.name, choice.expected_error / choice.runners_up[0][1])
-        for question, choice in plan.chosen
-        for view in question.views
-        if view.name in views and choice.runners_up and choice.runners_up[0][1] < choice.expected_error
-    )
 
 
 def dry_release(

@@ -323,7 +323,6 @@ class PlanReport:
         excess: what will be known of the values beyond the bounds of measures.
         keys: which keys will be shown of columns that list none.
         sums: what one person counts for in the sums of her summaries.
-        allowed: what `data_dependent: allow` would bring to views that refuse it.
         draws: tries of the draws that several numbers share.
         cap_share: part of the lineage's cap that the release spends.
         other_delta, other_errors: delta of the other currency, and the errors of all statistics there over those here,
@@ -347,7 +346,6 @@ class PlanReport:
     excess: tuple[ExcessForecast, ...] = ()
     keys: tuple[KeyForecast, ...] = ()
     sums: tuple[str, ...] = ()
-    allowed: tuple[dry_release.AllowedSelection, ...] = ()
     draws: tuple[dry_release.DrawForecast, ...] = ()
     cap_share: float = 0.0
     other_delta: str | None = None
@@ -400,10 +398,7 @@ def plan_catalog(
             seen = foresee(priced, catalog, crowds(catalog, public, plan), workload, guess)
         planned = _answered(catalog, priced, workload, guess)
         statistics, predictions = planned
-        beaten, allowed = (
-            _beaten(catalog, make, plan, statistics),
-            dry_release.allowed_selections(inside, make),
-        )
+        beaten = _beaten(catalog, make, plan, statistics)
     size, seconds = dry_release.size_and_seconds(priced)
     cap_share = charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)
     # a purchase is ordered by its epsilon
@@ -421,7 +416,7 @@ def plan_catalog(
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), bound_forecasts(plan), excess_forecasts(plan),
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
-        tuple(summed_words(catalog)), allowed,
+        tuple(summed_words(catalog)),
         dry_release.draw_forecasts(plan),
         float(cap_share),
         *_other_currency(catalog, make, priced, None if bought else cap_share),

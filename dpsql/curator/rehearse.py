@@ -131,7 +131,9 @@ class RehearsedQuestion(NamedTuple):
     @property
     def width(self) -> float:
         """The widest relative half-width of its columns, by the worst law of each; infinite where it is refused."""
-        return inf if self.refusal else max((column.worst for column in self.columns), default=0.0)
+        if self.refusal:
+            return inf
+        return max((column.worst for column in self.columns), default=0.0)
 
 
 OfferedChange = tuple[str, tuple[int, ...]]

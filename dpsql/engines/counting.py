@@ -367,13 +367,9 @@ def _alone(rows: PlacedRows) -> list[Packed]:
 
 
 def _values(rows: PlacedRows) -> list[str]:
-    """Columns of the digits' values, from numbers of their own and measures; short where they and their gaps fit."""
-    shifted = [
-        f"CAST({d.name} + ({d.low}) AS SMALLINT) AS {d.name}" if d.low >= 0 and d.low + d.size < SHORT
-        else f"{d.name} + ({d.low}) AS {d.name}" if d.low else d.name
-        for d in rows.axes
-    ]  # fmt: skip
-    return [*shifted, *(m.name for m in rows.measures)]
+    """Columns of the digits' values, from numbers of their own and measures; leaves are short where their gaps fit."""
+    leaves = [f"CAST({d.name} AS SMALLINT) AS {d.name}" if d.size < SHORT else d.name for d in rows.axes]
+    return [*leaves, *(m.name for m in rows.measures)]
 
 
 def beyond_bound(rows: PlacedRows, tau: int, most: int, dialect: Dialect) -> str:

@@ -26,9 +26,6 @@ from tests.releases import published, seeded, write_catalog
 from tests.thinned import by_default
 
 CATALOG = """
-dpsql: 1
-name: shop
-source: {kind: parquet, root: "ROOT", tables: {sales: sales.parquet}}
 privacy: {lineage: shop, cap: 10, unit: row, epsilon: 1.0}
 tables:
   sales: {role: fact, columns: {

@@ -406,11 +406,9 @@ def test_keys_of_one_person_are_in_no_byte_that_stays(
     assert not any(word in line for line in lines for word in ("item ", "cells"))
 
 
-SUMMARIES = """
-dpsql: 1
-name: shop
-source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
-privacy: {lineage: shop, cap: 8, epsilon: 2, unit: person.id, delta: 1e-5}
+SUMMARIES = (
+    CATALOG[: CATALOG.index("\ntables:")]
+    + """
 tables:
   person: {role: dimension, key: id, private: true, summaries: {
     liked: {of: sales, is: mode(item), type: string, categories: private, nullable: true},
@@ -421,6 +419,7 @@ views:
   likes: {of: person, axes: [person.liked], measures: [count]}
   codes: {of: sales, axes: [person.first_code], measures: [count, people]}
 """
+)
 LIKED = """
 SELECT liked AS key, COUNT(*) AS n FROM (
     SELECT person_id, (SELECT item FROM raw WHERE person_id = p.person_id GROUP BY item ORDER BY COUNT(*) DESC, item

@@ -12,10 +12,6 @@ from tests.releases import published, seeded, write_catalog
 pytestmark = pytest.mark.usefixtures("publishes")
 
 CATALOG = """
-dpsql: 1
-name: shop
-ledger: LEDGER
-source: {kind: parquet, root: ".", tables: {customer: customer.parquet, sales: sales.parquet}}
 privacy: {lineage: shop, cap: 10, unit: row, epsilon: 1.0, delta: 0}
 tables:
   customer: {role: dimension, key: customer_id, private: true, columns: {
@@ -41,9 +37,7 @@ JOIN = "FROM sales JOIN customer USING (customer_id)"
 @pytest.fixture(scope="module")
 def shop(publishes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReleaseEngine]:
     folder = tmp_path_factory.mktemp("partners")
-    answerer = published(
-        write_catalog(folder, CATALOG.replace("LEDGER", str(folder / "ledger.duckdb")), TABLES), seeded(5)
-    )
+    answerer = published(write_catalog(folder, CATALOG, TABLES), seeded(5))
     yield answerer
     answerer.release.close()
 

@@ -49,20 +49,20 @@ def test_postgresql_counts_alike(bound: str, by_duckdb: dict[str, Any], tmp_path
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_spark_counts_alike(
-    bound: str, shop: Path, spark: Any, by_duckdb: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize("engine", ["spark", "clickhouse"])
+def test_other_engines_count_alike(
+    engine: str,
+    bound: str,
+    shop: Path,
+    by_duckdb: dict[str, Any],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Every stored integer and estimate is that of DuckDB."""
-    assert measured(catalog(tmp_path, spark_files(shop), bound), tmp_path / "r.dpsql") == by_duckdb[bound]
-
-
-@pytest.mark.parametrize("bound", BOUNDS)
-def test_clickhouse_counts_alike(
-    bound: str, shop: Path, clickhouse: Path, by_duckdb: dict[str, Any], tmp_path: Path
-) -> None:
-    """Every stored integer and estimate is that of DuckDB."""
-    load_clickhouse(clickhouse, shop, SCHEMA)
-    source = clickhouse_tables(clickhouse, SCHEMA)
+    there, source = request.getfixturevalue(engine), spark_files(shop)
+    if engine == "clickhouse":
+        load_clickhouse(there, shop, SCHEMA)
+        source = clickhouse_tables(there, SCHEMA)
     assert measured(catalog(tmp_path, source, bound), tmp_path / "r.dpsql") == by_duckdb[bound]
 
 

@@ -42,7 +42,6 @@ from dpsql.matrices.strategy import gathers
 from dpsql.mechanisms.distribution import GAUSSIAN
 from dpsql.noise import ZeroNoise
 from tests.engines.catalogs import catalog, clickhouse_tables, files, server, spark_files
-from tests.engines.servers import Server
 from tests.engines.star import load_clickhouse, load_postgres
 
 pytestmark = pytest.mark.long
@@ -157,38 +156,23 @@ def test_steps_hold_something(shop: Path, by_duckdb: dict[str, dict[str, Any]], 
 
 
 @pytest.mark.parametrize("law", LAWS)
-def test_postgresql_answers_alike(
-    law: str, shop: Path, postgres: Server, by_duckdb: dict[str, Any], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("engine", ["postgres", "spark", "clickhouse"])
+def test_engines_answer_alike(
+    engine: str, law: str, shop: Path, by_duckdb: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """Every integer of every step is that of DuckDB; the session may only read, and leaves nothing."""
-    schema = f"{SCHEMA}_{LAWS.index(law)}"
-    load_postgres(postgres.dsn, shop, schema)
-    monkeypatch.setenv("DPSQL_TEST_DSN", postgres.dsn)
-    found = asked(catalog(tmp_path, server(schema), law, days=DAYS))
-    for step, expected in by_duckdb[law].items():
-        assert found[step] == expected, step
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_spark_answers_alike(
-    law: str, shop: Path, spark: Any, by_duckdb: dict[str, Any], tmp_path: Path
-) -> None:
-    """Every integer of every step is that of DuckDB."""
-    found = asked(catalog(tmp_path, spark_files(shop), law, days=DAYS))
-    for step, expected in by_duckdb[law].items():
-        assert found[step] == expected, step
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_clickhouse_answers_alike(
-    law: str, shop: Path, clickhouse: Path, by_duckdb: dict[str, Any], tmp_path: Path
-) -> None:
-    """Every integer of every step is that of DuckDB."""
-    load_clickhouse(clickhouse, shop, SCHEMA)
-    found = asked(catalog(tmp_path, clickhouse_tables(clickhouse, SCHEMA), law, days=DAYS))
-    for step, expected in by_duckdb[law].items():
-        assert found[step] == expected, step
+    """Every integer of every step is that of DuckDB; a session of PostgreSQL may only read, and leaves nothing."""
+    there, schema = request.getfixturevalue(engine), f"{SCHEMA}_{LAWS.index(law)}"
+    if engine == "postgres":
+        load_postgres(there.dsn, shop, schema)
+        monkeypatch.setenv("DPSQL_TEST_DSN", there.dsn)
+        source = server(schema)
+    elif engine == "spark":
+        source = spark_files(shop)
+    else:
+        load_clickhouse(there, shop, SCHEMA)
+        source = clickhouse_tables(there, SCHEMA)
+    assert asked(catalog(tmp_path, source, law, days=DAYS)) == by_duckdb[law]
 
 
 @pytest.mark.parametrize("law", LAWS)

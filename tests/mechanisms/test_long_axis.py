@@ -48,9 +48,6 @@ def test_an_axis_of_2_20_leaves(delta, mechanism):
 
 
 PEOPLE = """
-dpsql: 1
-name: long
-source: {kind: parquet, root: ., tables: {sales: sales.parquet, person: person.parquet}}
 privacy: {lineage: long, cap: 4, unit: person.pid, epsilon: 1, delta: 1e-6}
 tables:
   person: {role: dimension, key: pid, private: true}

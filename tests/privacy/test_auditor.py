@@ -97,9 +97,14 @@ def test_bounds_are_clopper_and_pearsons() -> None:
         assert high == pytest.approx(1.0 if hits == size else beta.ppf(0.99, hits + 1, size - hits), abs=1e-9)
 
 
-def test_too_few_samples_are_refused() -> None:
-    with pytest.raises(InterfaceError):
-        audit.audit(lambda data, size: np.zeros((size, 1)), (np.zeros(1), np.ones(1)), 1.0, 50)
+@pytest.mark.parametrize(("samples", "delta"), [(50, 0.0), (100, -0.1), (100, 1.0)])
+def test_too_few_samples_and_a_delta_outside_its_range_are_refused(samples: int, delta: float) -> None:
+    with pytest.raises(
+        InterfaceError, match="100 samples or more, a confidence between 0 and 1, and a delta"
+    ):
+        audit.audit(
+            lambda data, size: np.zeros((size, 1)), (np.zeros(1), np.ones(1)), 1.0, samples, delta=delta
+        )
 
 
 @pytest.mark.parametrize(("samples", "confidence"), [(400, 0.95), (1_000, 0.9)])

@@ -29,9 +29,6 @@ NUMBERS = st.one_of(st.integers(-2, 45), st.sampled_from([-(10**17), 10**17]))
 
 
 PRICES = """
-dpsql: 1
-name: prices
-source: {kind: parquet, root: "ROOT", tables: {sales: sales.parquet}}
 privacy: {lineage: prices, cap: 10, unit: row, epsilon: 1.0}
 tables:
   sales: {role: fact, columns: {

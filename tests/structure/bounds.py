@@ -35,11 +35,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Bound(NamedTuple):
-    """A bound, and the ceiling until it is reached.
-
-    Ceilings of code, its classes and its tests were raised for what `min_people` and crowds of logins take, and those
-    of code and tests for tables of people made of rows.
-    """
+    """A bound, and the ceiling until it is reached."""
 
     bound: float
     ceiling: float | None = None
@@ -208,10 +204,10 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 289),
-    "code-lines": Bound(62500, 64754),
+    "code-lines": Bound(62500, 64744),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 826),
-    "value-classes-built-in-at-most-one-place": Bound(120, 234),
+    "classes": Bound(650, 824),
+    "value-classes-built-in-at-most-one-place": Bound(120, 232),
     "functions-of-one-statement": Bound(1300, 1591),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 10),
@@ -249,8 +245,8 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 8.7)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 68_144)),
-    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_169)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 68_133)),
+    "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_164)),
     "words of docs": (_words, Bound(50_000)),
     "pages of docs": (_pages, Bound(40)),
     "words of README": (lambda: len((ROOT / "README.md").read_text("utf-8").split()), Bound(950)),

@@ -108,32 +108,25 @@ def _forms() -> tuple[WrittenForm, ...]:
 
 FORMS = _forms()
 
-NUMBERED_DAY = "make_date({x} // 10000, {x} // 100 % 100, {x} % 100)"
-"""Day of a whole number such as 20231231."""
-
 
 def readings(
-    fetch: Callable[[str], Sequence[Sequence[Any]]],
-    relation: str,
-    texts: Sequence[str],
-    numbers: Sequence[str],
-    absent: str,
+    fetch: Callable[[str], Sequence[Sequence[Any]]], relation: str, kinds: Mapping[str, str]
 ) -> Mapping[str, tuple[Reading, ...]]:
     """Readings that fit all values of text columns, and of whole numbers that are days.
 
     Args:
         fetch: the rows of a SELECT, in DuckDB's SQL.
         relation: what a FROM clause names.
-        texts: its text columns.
-        numbers: its columns of whole numbers.
-        absent: SQL list of texts that stand for no value.
+        kinds: column -> DuckDB type.
 
     Returns:
         Column -> expressions; of columns that one of them reads.
     """
+    texts = [name for name, kind in kinds.items() if kind == "VARCHAR"]
+    numbers = [name for name, kind in kinds.items() if kind in INTEGERS]
     alike = ("TRUE", *(f"regexp_full_match({{x}}, {literal(pattern)})" for pattern in (CANDIDATE, CODES)))
     figures = [
-        f"count(*) FILTER (WHERE {{x}} NOT IN {absent} AND {test})".replace("{x}", identifier(column))
+        f"count(*) FILTER (WHERE {{x}} NOT IN {ABSENT} AND {test})".replace("{x}", identifier(column))
         for column in texts for test in alike
     ]  # fmt: skip
     counts = list(fetch(f"SELECT {', '.join([*figures, '0'])} FROM {relation}")[0])
@@ -144,16 +137,15 @@ def readings(
             continue
         column = identifier(name)
         tests = ", ".join(f"bool_and({test})" for test, _ in FORMS).replace("{x}", column)
-        fits = fetch(f"SELECT {tests} FROM {relation} WHERE {column} NOT IN {absent}")[0]
+        fits = fetch(f"SELECT {tests} FROM {relation} WHERE {column} NOT IN {ABSENT}")[0]
         readers = (read for (_, read), fit in zip(FORMS, fits, strict=True) if fit)
         columns[name] = tuple(r._replace(expression=r.expression.replace("{x}", column)) for r in readers)
     day = "{x} BETWEEN 19000101 AND 21001231 AND try_strptime(CAST({x} AS VARCHAR), '%Y%m%d') IS NOT NULL"
     days = [f"bool_and({day.replace('{x}', identifier(name))})" for name in numbers]
     fits = fetch(f"SELECT {', '.join([*days, 'TRUE'])} FROM {relation}")[0]
-    for name, fit in zip(numbers, fits, strict=False):
-        if fit:
-            expression = NUMBERED_DAY.replace("{x}", identifier(name))
-            columns[name] = (Reading("day", expression, "type: date, lower: .., upper: .."),)
+    for name in (name for name, fit in zip(numbers, fits, strict=False) if fit):
+        read = "make_date({x} // 10000, {x} // 100 % 100, {x} % 100)".replace("{x}", identifier(name))
+        columns[name] = (Reading("day", read, "type: date, lower: .., upper: .."),)
     return columns
 
 
@@ -313,10 +305,7 @@ class SourceFiles:
 
     def readings(self, table: str) -> Mapping[str, tuple[Reading, ...]]:
         """Column -> what `derive` may read it by; none where nothing can be derived."""
-        kinds = self.columns(table)
-        texts = [name for name, kind in kinds.items() if kind == "VARCHAR"]
-        numbers = [name for name, kind in kinds.items() if kind in INTEGERS]
-        return readings(self.fetch, self.relation(table), texts, numbers, ABSENT)
+        return readings(self.fetch, self.relation(table), self.columns(table))
 
     def _types_of(self, table: str) -> dict[str, str]:
         """The narrowest type that every value of a text column reads as."""

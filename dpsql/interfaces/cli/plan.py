@@ -186,7 +186,6 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines += [_keys_line(forecast) for forecast in report.keys]
     lines += report.sums
     lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
-    lines += [allowed.line for allowed in report.allowed]
     lines.append(f"it spends {report.cap_share:.3g} of the lineage's cap{_other_words(report)}")
     return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
 
