@@ -204,11 +204,11 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 289),
-    "code-lines": Bound(62500, 64744),
+    "code-lines": Bound(62500, 64747),
     "code-lines-of-the-core": Bound(8700),
     "classes": Bound(650, 824),
     "value-classes-built-in-at-most-one-place": Bound(120, 232),
-    "functions-of-one-statement": Bound(1300, 1591),
+    "functions-of-one-statement": Bound(1300, 1590),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 10),
     "modules-above-600-lines": Bound(0),

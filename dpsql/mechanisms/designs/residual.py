@@ -211,15 +211,17 @@ def _design(question: DesignProblem) -> FamilyCandidate:
 
 def _rows(question: DesignProblem, axis: int) -> AxisChoice:
     """Zero-sum rows of one axis."""
-    return question.axes[axis].once(_cell_rows if question.by_cells(axis) else _range_rows)
+    return question.axes[axis].once(_zero_sum, question.by_cells(axis))
 
 
-def _range_rows(axis: FamilyAxis) -> AxisChoice:
-    return zero_sum_choice(axis.leaves, axis.workload, max(axis.grains.shared, COARSEST))
-
-
-def _cell_rows(axis: FamilyAxis) -> AxisChoice:
-    return single_leaf_choice(axis.leaves, max(axis.grains.shared, COARSEST))
+def _zero_sum(axis: FamilyAxis, by_cells: bool) -> AxisChoice:
+    """Zero-sum rows for single cells, or for the ranges asked."""
+    scale = max(axis.grains.shared, COARSEST)
+    return (
+        single_leaf_choice(axis.leaves, scale)
+        if by_cells
+        else zero_sum_choice(axis.leaves, axis.workload, scale)
+    )
 
 
 def _charges(question: DesignProblem, counted: str) -> list[measurement.StatisticShare]:
@@ -257,7 +259,7 @@ def _shares(
     sets = measurement.asked_sets(charges)
     if not any(question.by_cells(i) for i in asked):
         return best_shares(sets, asked)
-    ranges = {i: question.axes[i].once(_range_rows).strategy.solver for i in asked}
+    ranges = {i: question.axes[i].once(_zero_sum, False).strategy.solver for i in asked}
     shares = best_shares(
         sets, {i: measurement.AxisWorkload(model, question.axes[i].workload) for i, model in ranges.items()}
     )
