@@ -279,24 +279,24 @@ def _changes(catalog: Catalog, guess: Guess) -> Iterator[tuple[str, Catalog, Gue
         yield words, by_rule, replace(guess, most=most)
 
 
-def public_guess(catalog: Catalog, units: int | None, rows: int | None, most_rows: float | None) -> Guess:
+def public_guess(catalog: Catalog, units: int | None, rows: int | None) -> Guess:
     """The numbers that a curator states, or those that her catalog does.
 
     Args:
         catalog: of which each table's `guess:` is taken where nothing is stated.
-        units, rows, most_rows: as of `Guess`.
+        units, rows: as of `Guess`.
 
     Raises:
         InterfaceError: neither states how many there are.
 
     **Privacy**: a function of the catalog and of public numbers.
     """
-    stated = stated_guess(catalog)
+    stated, most_rows = stated_guess(catalog), None
     means, tables = ({}, {}) if stated is None else (stated.means, dict(stated.tables))
     if units is not None or rows is not None:
         tables = {}  # of all tables alike
     elif stated is not None:
-        units, rows, most_rows = stated.units, stated.rows, most_rows or stated.most
+        units, rows, most_rows = stated.units, stated.rows, stated.most
     if units is None or rows is None:
         raise InterfaceError(
             "rehearse: the number of rows is unknown",

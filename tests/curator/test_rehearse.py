@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -84,9 +85,11 @@ def test_rows_beyond_a_bound_that_nothing_measures_are_found(shop: Path, publish
     catalog.write_text(CATALOG.replace("CLIPPED", "clipped_share: 0,"))
     star = load_catalog(catalog)
     workload = ["SELECT COUNT(*) AS n FROM sale"]
-    (question,) = rehearse_catalog(star, workload, public_guess(star, 200, 3_000, 50), releases=2).questions
+    (question,) = rehearse_catalog(
+        star, workload, replace(public_guess(star, 200, 3_000), most=50), releases=2
+    ).questions
     assert question.columns[0].loud == (1, 1)
-    (sound,) = rehearse_catalog(star, workload, public_guess(star, 200, 400, None), releases=2).questions
+    (sound,) = rehearse_catalog(star, workload, public_guess(star, 200, 400), releases=2).questions
     assert sound.columns[0].loud == (0, 1)
 
 
@@ -103,19 +106,19 @@ def test_releases_bear_the_mark_of_test_entropy(
 
     monkeypatch.setattr(rehearse, "open_session", strict)
     star = load_catalog(shop / "shop.yaml")
-    rehearse_catalog(star, [], public_guess(star, 50, 100, None), releases=1)
+    rehearse_catalog(star, [], public_guess(star, 50, 100), releases=1)
     assert len(opened) == 4, "three laws and a loud release"
 
 
 def test_a_guess_is_needed_and_streams_are_refused(shop: Path) -> None:
     star = load_catalog(shop / "shop.yaml")
     with pytest.raises(InterfaceError, match="--units and --rows"):
-        public_guess(star, None, None, None)
+        public_guess(star, None, None)
     with pytest.raises(InterfaceError, match="at most"):
-        rehearse_catalog(star, [], public_guess(star, 10, 10**7, None))
+        rehearse_catalog(star, [], public_guess(star, 10, 10**7))
     stream = star.model_copy(update={"stream": object()})
     with pytest.raises(CatalogError, match="streams and collections"):
-        rehearse_catalog(stream, [], public_guess(star, 10, 20, None))
+        rehearse_catalog(stream, [], public_guess(star, 10, 20))
 
 
 def column(*by_law: float | None) -> RehearsedColumn:
@@ -171,7 +174,7 @@ def test_made_up_rows_follow_each_table_s_guess_and_the_means(shop: Path, tmp_pa
                         "rows: 60, means: {fee: 9}},\n    columns: {fee: {type: int, lower: 0, upper: 10, measure: "
                         "true}}}\nviews:\n  fees: {of: back, axes: [back.fee], measures: [count]}")  # fmt: skip
     star = parse_catalog(text, "shop.yaml", shop / "shop.yaml")
-    guess = public_guess(star, None, None, None)
+    guess = public_guess(star, None, None)
     for law, amounts in _laws(guess).items():
         place = tmp_path / law
         _written(made_up(star), amounts, place)

@@ -44,16 +44,6 @@ if TYPE_CHECKING:
     "--rows", type=click.IntRange(1),
     help="public guess for max_ids: auto and reported columns: how many rows there are",
 )  # fmt: skip
-@click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the median unit")
-@click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit exceeds")
-@click.option(
-    "--alike",
-    type=click.FloatRange(0, 1),
-    help="public guess: share of a unit's rows that fall in one leaf together; 0 if each falls independently",
-)
-@click.option(
-    "--mean", "means", multiple=True, metavar="TABLE.COLUMN=NUMBER", help="public guess: mean of a measure"
-)
 @click.option(
     "--keys",
     multiple=True,
@@ -75,37 +65,19 @@ def plan(catalog: Path, workload: Path | None, mechanisms: bool, **known: Any) -
     return CommandOutput(asdict(report), plan_text(report, mechanisms=mechanisms), result=True)
 
 
-def stated_guess(
-    units: int | None, rows: int | None, most_rows: float | None = None, typical_rows: float | None = None,
-    alike: float | None = None, means: tuple[str, ...] = (),
-) -> Guess | None:  # fmt: skip
+def stated_guess(units: int | None, rows: int | None, most_rows: float | None = None) -> Guess | None:
     """The curator's public guess, or None where there is none.
 
     Raises:
         InterfaceError: only part of it is stated, or no table is like that.
     """
-    from dpsql.contributions.rehearsal import ALIKE, Guess
+    from dpsql.contributions.rehearsal import Guess
 
     if units is None or rows is None:
-        if (units, rows, typical_rows, most_rows, alike, means) != (None, None, None, None, None, ()):
+        if (units, rows, most_rows) != (None, None, None):
             raise InterfaceError("a guess needs both --units and --rows")
         return None
-    return Guess(
-        units, rows, typical_rows, most_rows, ALIKE if alike is None else alike, dict(map(_mean, means))
-    )
-
-
-def _mean(text: str) -> tuple[str, float]:
-    """A measure and what it averages.
-
-    Raises:
-        InterfaceError: the text says neither.
-    """
-    name, _, number = text.partition("=")
-    try:
-        return name.strip(), float(number)
-    except ValueError as error:
-        raise InterfaceError("--mean: write TABLE.COLUMN=NUMBER, such as sales.amount=45") from error
+    return Guess(units, rows, most=most_rows)
 
 
 def _size(text: str) -> tuple[str, int]:
@@ -384,14 +356,13 @@ def _hopeless_line(hopeless: UninformativeView) -> str:
 )
 @click.option("--units", type=click.IntRange(1), help="public guess: how many own rows")
 @click.option("--rows", type=click.IntRange(1), help="public guess: how many rows there are")
-@click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit exceeds")
 @click.option(
     "--releases", type=click.IntRange(1, 1000), default=8, show_default=True, help="per law of rows"
 )
 @click.option("--offers", is_flag=True, help="also rehearse changes, and show those that help most")
 @tells
 def rehearse(
-    catalog: Path, workload: Path | None, releases: int, offers: bool, **guessed: Any
+    catalog: Path, workload: Path | None, units: int | None, rows: int | None, releases: int, offers: bool
 ) -> CommandOutput:
     """Publish made-up rows for CATALOG and compare each answer with the exact one; spends nothing.
 
@@ -404,7 +375,7 @@ def rehearse(
 
     asked = statements(workload) if workload else ()
     star = load_catalog(catalog)
-    guess = public_guess(star, guessed["units"], guessed["rows"], guessed["most_rows"])
+    guess = public_guess(star, units, rows)
     with steps("rehearse") as progress:
         report = rehearse_catalog(star, asked, guess, releases=releases, progress=progress or silent)
         if offers and asked:
