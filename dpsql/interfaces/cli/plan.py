@@ -18,7 +18,6 @@ from dpsql.progress import silent
 if TYPE_CHECKING:
     from dpsql.contributions.rehearsal import Guess
     from dpsql.curator.forecast import (
-        DominatedMechanism,
         KeyForecast,
         NotTaken,
         PlanReport,
@@ -158,7 +157,6 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines += [measure.line() for measure in report.excess]
     lines += [_keys_line(forecast) for forecast in report.keys]
     lines += report.sums
-    lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
     lines += [allowed.line for allowed in report.allowed]
     lines += [cube.line for cube in report.cubes]
     lines.append(f"it spends {report.cap_share:.3g} of the lineage's cap{_other_words(report)}")
@@ -202,21 +200,6 @@ def _nth(number: int) -> str:
     """
     teens = number % 100 in (11, 12, 13)
     return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
-
-
-def _beaten_line(each: DominatedMechanism) -> str:
-    """That a view would be better off with `auto`."""
-    if each.looks:
-        return (
-            f"{each.view}: the error of {each.mechanism} for {each.measure} is unknown until it has seen data, and its "
-            "intervals cover noise alone. It was dominated wherever it was measured: over ranges auto with "
-            "`data_dependent: allow` had 1.7 to 2,100 times less squared error in 27 settings, over single cells "
-            "`mechanism: identity` with `nonnegative: true` did on 12 of 12, by 1.04 to 4.7 times"
-        )
-    return (
-        f"{each.view}: {each.mechanism} is expected to have {each.times:.2g} times the squared error of auto for a "
-        f"random range of {each.measure}; write auto"
-    )
 
 
 def _statistic_lines(s: StatisticForecast) -> list[str]:
