@@ -25,7 +25,7 @@ from dpsql.catalog import Catalog
 from dpsql.catalog.base import MeasureName
 from dpsql.catalog.graph import ledger_path
 from dpsql.catalog.model import Privacy
-from dpsql.catalog.private_columns import has_private_keys, reported_axes, reported_columns
+from dpsql.catalog.private_columns import has_private_keys, reported_columns
 from dpsql.catalog.summaries import summed_words
 from dpsql.central.axes import AxisMaker, open_public
 from dpsql.central.hybrid import counted_catalog
@@ -47,7 +47,6 @@ from dpsql.curator.rehearsal import (
 from dpsql.errors import CatalogError, Error, PrivacyError
 from dpsql.executor.engine import PredictedColumn, predict
 from dpsql.ledger.store import budget_report
-from dpsql.mechanisms.axis import AUTO
 from dpsql.mechanisms.designs.measurement import AxisWorkload
 from dpsql.mechanisms.offers import Refusal
 
@@ -169,27 +168,6 @@ class NotTaken:
     lost: tuple[tuple[str, float], ...]
     refused: tuple[Refusal, ...]
     asked: str = ""
-
-
-class DominatedMechanism(NamedTuple):
-    """A mechanism that a view names, and that `auto` is expected to beat.
-
-    Args:
-        view, measure: whose.
-        mechanism: the catalog's word.
-        times: its squared error over that of `auto`, for a random range on every axis.
-        looks: whether its error is not known before it has looked; it is then taken as if each leaf were measured.
-    """
-
-    view: str
-    measure: str
-    mechanism: str
-    times: float
-    looks: bool
-
-
-WORTH_A_WARNING = 1.05
-"""Times the squared error of `auto`."""
 
 
 def not_taken(plan: ReleasePlan) -> tuple[NotTaken, ...]:
@@ -316,7 +294,6 @@ class PlanReport:
         blind: such tables with too few people for the noise.
         stands_for: how many units each made-up unit stood for; 1 where none was sampled.
         not_taken: why other mechanisms were not taken.
-        beaten: views that name a mechanism which `auto` beats.
         unforeseen: reported columns whose channel adds an error that nothing is known of without a guess.
         refreshes: how many releases the cap still holds, where they share it (`privacy: {releases: N}`).
         bounds: what will be known of the rows beyond declared bounds.
@@ -339,7 +316,6 @@ class PlanReport:
     blind: tuple[UnderpoweredTable, ...] = ()
     stands_for: int = 1
     not_taken: tuple[NotTaken, ...] = ()
-    beaten: tuple[DominatedMechanism, ...] = ()
     unforeseen: tuple[str, ...] = ()
     refreshes: Refreshes | None = None
     bounds: tuple[BoundForecast, ...] = ()
@@ -398,7 +374,6 @@ def plan_catalog(
             seen = foresee(priced, catalog, crowds(catalog, public, plan), workload, guess)
         planned = _answered(catalog, priced, workload, guess)
         statistics, predictions = planned
-        beaten = _beaten(catalog, make, plan, statistics)
     size, seconds = dry_release.size_and_seconds(priced)
     cap_share = charged(catalog.privacy) / plan.currency.counted(catalog.privacy.cap)
     # a purchase is ordered by its epsilon
@@ -412,7 +387,7 @@ def plan_catalog(
     )
     return PlanReport(
         statistics, queries, _overall(catalog, planned, views),
-        seen.classes, hopeless(plan, seen.classes), seen.blind, seen.stands_for, not_taken(plan), beaten,
+        seen.classes, hopeless(plan, seen.classes), seen.blind, seen.stands_for, not_taken(plan),
         tuple(str(column) for column in reported_columns(catalog)) if guess is None else (),
         refreshes(catalog), bound_forecasts(plan), excess_forecasts(plan),
         key_forecasts(inside, {name: len(made.keys) for name, made in planning_lists(inside, keys).items()}),
@@ -478,34 +453,6 @@ def _shown(
         else tuple(other if other.view in chosen else own for own, other in zip(found, made, strict=True))
         for found, made in zip(predictions, rehearsed or predictions, strict=True)
     )
-
-
-def _beaten(
-    catalog: Catalog, make: AxisMaker, plan: ReleasePlan, statistics: Sequence[StatisticForecast]
-) -> tuple[DominatedMechanism, ...]:
-    """Views whose own word errs more than `auto` would in the same place."""
-    named = {
-        name: view.word
-        for name, view in catalog.views.items()
-        if view.word != AUTO.name and not reported_axes(catalog, name)
-    }
-    if not named or catalog.stream is not None:
-        return ()
-    views = {
-        name: view.model_copy(update={"mechanism": AUTO.name}) if name in named else view
-        for name, view in catalog.views.items()
-    }
-    left_open = forecast(
-        dry_release.priced_plan(counted_catalog(catalog.model_copy(update={"views": views})), make)
-    )
-    auto = {(s.view, s.measure): s.typical for s in left_open}
-    looks = {s.view for s in plan.statistics if s.measurement.facts.biased}
-    comparisons = [
-        DominatedMechanism(s.view, s.measure, named[s.view], (s.typical / error) ** 2, s.view in looks)
-        for s in statistics
-        if s.view in named and (error := auto.get((s.view, s.measure))) is not None
-    ]
-    return tuple(c for c in comparisons if c.looks or c.times > WORTH_A_WARNING)
 
 
 def _query(

@@ -6,12 +6,10 @@ command takes what the user has set and the rest of its line, and returns text t
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
@@ -20,7 +18,6 @@ from dpsql.federation.session import OpenReleases, Settings
 from dpsql.interfaces import aligned
 from dpsql.interfaces.python.dbapi import InputPiece, is_command, split, unfinished
 from dpsql.interfaces.python.describe import TableInfo, Words, complete, describe, offered
-from dpsql.planner.answerability import list_views
 from dpsql.release.request import heeding_keys
 from dpsql.results.render import STYLES, notes_beside, render
 
@@ -100,32 +97,7 @@ def list_or_describe(state: ShellState, rest: str) -> str:
         raise InterfaceError(f"there is no table {rest.strip()}", hint="\\d lists the tables")
     rows = [[c.name, c.type, "yes" if c.nullable else "no", c.comment] for c in matches[0].columns]
     arrows = [f"{column} -> {table}.{key}" for column, (table, key) in matches[0].references.items()]
-    return "\n".join(
-        [columns_text(["column", "type", "nullable", "comment"], rows), *arrows, *_views(state, matches[0])]
-    )
-
-
-def _views(state: ShellState, table: TableInfo) -> list[str]:
-    """The views that count a table, and how far off an answer is: `SHOW VIEWS` in words."""
-    lines = []
-    for release in state.releases.releases:
-        for view in list_views(release):
-            if view.table_name == table.of and view.error_total is not None and view.error_half is not None:
-                total, half = (format_error(error) for error in (view.error_total, view.error_half))
-                lines.append(
-                    f"view {view.view_name} ({view.axes}): COUNT(*) +- {total} in all, {half} of half of each axis"
-                )
-    return lines
-
-
-def format_error(error: float) -> str:
-    """A standard error with two digits.
-
-    >>> format_error(0.00106), format_error(15.3154), format_error(123456.0)
-    ('0.0011', '15', '120,000')
-    """
-    digits = 1 - math.floor(math.log10(error))
-    return f"{round(error, digits):,.{max(0, digits)}f}"
+    return "\n".join([columns_text(["column", "type", "nullable", "comment"], rows), *arrows])
 
 
 def releases(state: ShellState, rest: str) -> str:
@@ -138,16 +110,6 @@ def releases(state: ShellState, rest: str) -> str:
         views = len({s.view for s in release.statistics if release.declares(s.view)})
         rows.append([release.name, release.meta.release_id[:12], promise, str(views), str(release.path)])
     return columns_text(["release", "id", "promise", "views", "file"], rows)
-
-
-def budget(state: ShellState, rest: str) -> str:
-    """Spend of each open release by purpose; questions cost nothing."""
-    rows = []
-    for release in state.releases.releases:
-        amounts = {spend.purpose: Fraction(spend.amount) for spend in release.meta.spends}
-        total = sum(amounts.values()) or 1
-        rows += [[release.name, purpose, f"{float(part / total):.1%}"] for purpose, part in amounts.items()]
-    return columns_text(["release", "spent on", "part"], rows) + "\nquestions cost nothing"
 
 
 def explain(state: ShellState, rest: str) -> str:
@@ -231,7 +193,6 @@ class ShellCommand(NamedTuple):
 TABLE = {
     "d": ShellCommand(list_or_describe, "[table]"),
     "releases": ShellCommand(releases),
-    "budget": ShellCommand(budget),
     "explain": ShellCommand(explain, "statement"),
     "notes": ShellCommand(notes),
     "error": ShellCommand(switch("error", "errors"), "[on|off]", "Show margins and marks"),

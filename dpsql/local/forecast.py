@@ -1,4 +1,4 @@
-"""Before anyone reports: what each view costs, which answers drown in noise and the way out, how many must answer.
+"""Before anyone reports: what each view costs, which answers drown in noise, how many must answer.
 
 Everybody answers one question with all of epsilon, so a view costs the part of the people who are asked about it.
 
@@ -70,21 +70,17 @@ class Prediction(NamedTuple):
         error: in rows a person.
         axes: positions of its axes in the plan.
         size: the answer itself if rows are spread evenly, in rows a person.
-        share: the answer's own share of all rows.
-        elsewhere: what rows beyond the bit's cap add to the noise, in squares, however many people report.
-        lasting: what they add to both ends.
     """
 
     question: str
     error: float
     axes: tuple[int, ...] = ()
     size: float = 1.0
-    share: float = 1.0
-    elsewhere: float = 0.0
-    lasting: float = 0.0
 
-
-Predictor = Callable[[CollectionDesign], Sequence[Prediction]]
+    @property
+    def is_noise(self) -> bool:
+        """True if noise is more than half of an even answer."""
+        return self.error > NOISE_SHARE * self.size
 
 
 def expected_collection(plan: Plan, people: float, row_shares: FloatArray) -> CountedCollection:
@@ -184,8 +180,7 @@ def predict(plan: Plan, people: int, row_guess: Sequence[float] = ()) -> list[Pr
         # as `truncation.clip_factor` widens variances, and `intervals.excess.reach_of` both ends
         elsewhere = TYPICAL * cut * rows * math.sqrt(variance / min(variances[a] for a in axes))
         lasting = cut * math.hypot(1, UNSEEN) * TASTE * (1 - share) * whole * share
-        error = math.hypot(noise, elsewhere) + lasting
-        predictions.append(Prediction(question, error, axes, whole * share, share, elsewhere, lasting))
+        predictions.append(Prediction(question, math.hypot(noise, elsewhere) + lasting, axes, whole * share))
     return predictions
 
 
@@ -341,13 +336,6 @@ NOISE_SHARE = 0.5
 """Which part of an answer an error may be at most."""
 CLOSE = 0.99
 MOST_PEOPLE = 10**12
-LARGEST_EPSILON = 16.0
-EXAMPLE_GUESS = (0.0, 0.6, 0.3, 0.0, 0.0, 0.1)
-"""Shares of people with 0, 1, .. rows that a forecast shows `row_guess` by; nothing is planned with it."""
-WORTH = 0.9
-"""Part of an error that another public statement about rows must leave at most to be named."""
-STEP = 1.25
-"""Factor between the epsilons that are tried."""
 
 
 class ViewCost(NamedTuple):
@@ -375,7 +363,6 @@ class CollectionForecast(NamedTuple):
         predictions: errors by question.
         costs: what each view costs.
         services: epsilon of each service's report, where services are asked.
-        ways_out: for each question whose answers would drown, its name and what would help.
         seconds: that `dpsql collect` will work on joint fits, about, on one core.
     """
 
@@ -384,7 +371,6 @@ class CollectionForecast(NamedTuple):
     predictions: list[Prediction]
     costs: list[ViewCost]
     services: Mapping[str, str]
-    ways_out: dict[str, list[str]]
     seconds: float = 0.0
 
 
@@ -411,97 +397,6 @@ def _part(plan: Plan, axes: Sequence[int]) -> float:
     """Part of the people whose report tells about some of these axes and no other."""
     share = sum(view.share for view in plan.views if view.axes and set(view.axes) <= set(axes))
     return share / sum(view.share for view in plan.views)
-
-
-def is_noise(prediction: Prediction) -> bool:
-    """True if noise is more than half of an even answer."""
-    return prediction.error > NOISE_SHARE * prediction.size
-
-
-def ways_out(design: CollectionDesign, plan: Plan, prediction: Prediction, at_design: Predictor) -> list[str]:
-    """Single changes that would lift an answer out of the noise.
-
-    Args:
-        design: the curator's decisions.
-        plan: the plan.
-        prediction: the question.
-        at_design: predictions of the plan that is made from another design.
-
-    Returns:
-        Sentences; each alone would do, where it can.
-    """
-    people, ways, times = design.people, list[str](), math.inf
-    target, elsewhere = NOISE_SHARE * prediction.size, prediction.elsewhere**2
-    if target > prediction.elsewhere + prediction.lasting:
-        # noise alone falls with the people: its square now, and where the error is the target
-        noise = (prediction.error - prediction.lasting) ** 2 - elsewhere
-        times = noise / ((target - prediction.lasting) ** 2 - elsewhere)
-        ways.append(f"more people: {math.ceil(people * times):,} instead of {people:,}")
-    epsilon = _enough_epsilon(design, prediction, at_design)
-    if epsilon is not None:
-        ways.append(f"more epsilon: {epsilon:g} instead of {float(plan.epsilon):g}")
-    if len(prediction.axes) > 1:
-        most_cells = math.floor(NOISE_SHARE * prediction.size / prediction.share / prediction.error)
-        cells = round(1 / prediction.share)
-        if most_cells > 1:
-            ways.append(
-                f"fewer cells: {most_cells} instead of {cells}, by wider cuts (`cuts`) or fewer categories"
-            )
-        else:
-            ways.append(
-                f"fewer cells: even two of the {cells} would be lost in noise, so ask for its axes one by one"
-            )
-    share = _part(plan, prediction.axes)
-    if share * times <= 1:
-        ways.append(
-            f"more of the people: ask {share * times:.0%} instead of {share:.0%} of them (`shares`), or fewer views"
-        )
-    return ways
-
-
-def free_ways(design: CollectionDesign, prediction: Prediction, at_design: Predictor) -> list[str]:
-    """Statements about the rows of a person that a curator may add at no cost in people or epsilon.
-
-    Args:
-        design: the curator's decisions, of a collection by one row and a bit whose R nobody guessed.
-        prediction: the question.
-        at_design: predictions of the plan that is made from another design.
-
-    Returns:
-        Sentences with the error that each brings, where it is known before anyone is asked.
-    """
-
-    def error(changed: CollectionDesign) -> float:
-        return next(each.error for each in at_design(changed) if each.question == prediction.question)
-
-    guess = tuple(share for rows, share in enumerate(EXAMPLE_GUESS) if rows <= design.rows_cap)
-    shown = ", ".join(f"{rows}: {share:g}" for rows, share in enumerate(guess) if share)
-    guessed = replace(design, row_guess=tuple(share / sum(guess) for share in guess))
-    fewer = max(design.rows_cap // 3, 2)
-    cut = replace(design, rows_cap=fewer, row_guess=first_guess(fewer))
-    cures = {
-        f"free: a public guess of how many rows people have (`row_guess`), such as {{{shown}}}": guessed,
-        f"a smaller `max_ids`: {fewer} instead of {design.rows_cap}, and rows beyond are not asked about": cut,
-    }
-    errors = {cure: error(changed) for cure, changed in cures.items()}
-    ways = [
-        f"{cure}; its error is {after / prediction.error:.0%} of this one"
-        for cure, after in errors.items()
-        if after < WORTH * prediction.error
-    ]
-    asked = "free: a first round that asks a tenth of the people how many rows they have (`row_bit_cap: estimate`)"
-    return [*ways[:1], asked, *ways[1:]] if ways else []
-
-
-def _enough_epsilon(design: CollectionDesign, prediction: Prediction, at_design: Predictor) -> float | None:
-    """Least epsilon tried at which a question's answers no longer drown."""
-    epsilon = float(design.epsilon)
-    while (epsilon := math.ceil(100 * epsilon * STEP) / 100) <= LARGEST_EPSILON:
-        wider = replace(design, epsilon=Fraction(epsilon).limit_denominator(1000))
-        again = [p for p in at_design(wider) if p.axes == prediction.axes]
-        if not any(map(is_noise, again)):
-            return epsilon
-    return None
 
 
 def people_needed(worst: Callable[[int], float], target: float) -> int:

@@ -200,20 +200,10 @@ def _device_forecast(
         people = forecast.people_needed(worst, largest_error)
     design = design_of(survey, people, label)
     plan, predictions = planned(design), predictions_of(design)
-    unguessed = design.row_weighting == "bit" and design.tau_from == "theory"
-    unguessed &= not survey.collection.row_guess
     views = {name: axes for name, (axes, _) in survey.views.items()}
-    helped = {
-        prediction.question: [
-            *(forecast.free_ways(design, prediction, predictions_of) if unguessed else ()),
-            *forecast.ways_out(design, plan, prediction, predictions_of),
-        ]
-        for prediction in predictions
-        if prediction.axes and forecast.is_noise(prediction)
-    }
     seconds = 0.0 if forecast.asks_rows_alone(plan) else joint_seconds(plan, survey.tables)
     costs = forecast.view_costs(plan, views, predictions)
-    return forecast.CollectionForecast(plan, people, predictions, costs, {}, helped, seconds)
+    return forecast.CollectionForecast(plan, people, predictions, costs, {}, seconds)
 
 
 def _service_forecast(
@@ -226,9 +216,7 @@ def _service_forecast(
             largest_error,
         )
     services = {name: str(plan.epsilon) for name, plan in sheet.plans.items()}
-    return forecast.CollectionForecast(
-        None, people, predict_services(survey, sheet, people), [], services, {}
-    )
+    return forecast.CollectionForecast(None, people, predict_services(survey, sheet, people), [], services)
 
 
 def _round_forecast(
@@ -251,7 +239,7 @@ def _round_forecast(
     # the standard error of one box, in rows a person, where nobody is
     error = math.sqrt(spread(plan.own) * plan.rounds / people)
     box = forecast.Prediction("a box of this round; the last one will forecast the errors of answers", error)
-    return forecast.CollectionForecast(plan, people, [box], [], {}, {})
+    return forecast.CollectionForecast(plan, people, [box], [], {})
 
 
 @machine("no release was written", files.UNCOUNTED)

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from dpsql import api
-from dpsql.catalog import load_catalog, parse_catalog
+from dpsql.catalog import load_catalog
 from dpsql.catalog.model import Privacy
 from dpsql.central.axes import axis_maker, open_public
 from dpsql.central.central import publish_release
 from dpsql.curator.dry_release import dry_release, priced_plan
-from dpsql.curator.forecast import break_even, plan_catalog
+from dpsql.curator.forecast import break_even
 from dpsql.errors import CatalogError, InterfaceError, ReleaseError
 from dpsql.executor.engine import ReleaseEngine
 from dpsql.interfaces.cli.plan import plan_text, statements
@@ -224,43 +224,3 @@ def test_a_plan_states_the_errors_in_the_other_currency(
     report = api.plan(file)
     assert (report.cap_share, report.other_delta) == (1.0, other)
     assert said in plan_text(report)
-
-
-NAMED = """
-privacy: {lineage: people, cap: 9, unit: row, epsilon: 1.0}
-tables:
-  sales: {role: fact, columns: {
-    day: {type: int, lower: 0, upper: LAST}, shelf: {type: int, lower: 0, upper: 63}}}
-views:
-  days: {of: sales, axes: [sales.day], mechanism: DAYS}
-  both: {of: sales, axes: [sales.day, sales.shelf], mechanism: BOTH}
-"""
-
-
-def warnings(days: str, both: str = "blocks", last: int = 499) -> list[str]:
-    text = NAMED.replace("DAYS", days).replace("BOTH", both).replace("LAST", str(last))
-    shown = plan_text(plan_catalog(parse_catalog(headed(text, {"sales": "sales.parquet"})), ()))
-    return [line.strip() for line in shown.splitlines() if "warning" in line]
-
-
-@pytest.mark.slow
-def test_a_named_mechanism_that_errs_more_is_told_by_how_much():
-    (line,) = warnings("identity")
-    assert "days: identity is expected to have" in line
-    assert "times the squared error of auto" in line
-
-
-def test_a_mechanism_whose_error_is_not_known_is_said_to_be_so():
-    (line,) = warnings("diffhr")
-    assert "days: the error of diffhr for count is unknown until it has seen data" in line
-    assert "dominated wherever it was measured: over ranges auto with `data_dependent: allow`" in line
-
-
-@pytest.mark.parametrize(
-    ("days", "both", "last"),
-    [("auto", "blocks", 499), ("auto", "tents", 499), ("identity", "auto", 1)],
-    ids=["auto", "tents of both", "identity"],
-)
-def test_nothing_is_said_of_what_is_as_good(days: str, both: str, last: int):
-    """A view of two axes takes tents by itself, and on two leaves `auto` measures each."""
-    assert warnings(days, both, last) == []

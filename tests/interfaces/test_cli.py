@@ -123,13 +123,6 @@ def test_doctor(shop: Path, tmp_path: Path) -> None:
     assert dpsql("doctor", tmp_path / "bad.dpsql")[2] == 2
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str) -> None:
-    out, _, code = dpsql("completion", shell)
-    assert code == 0
-    assert "_DPSQL_COMPLETE" in out
-
-
 def test_completion_of_commands() -> None:
     environment = {
         **os.environ,

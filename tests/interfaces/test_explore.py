@@ -126,7 +126,7 @@ def test_the_page_and_its_files_come_with_a_policy_that_lets_nothing_else_in(app
 def test_report_and_certificate_are_pages_that_fetch_nothing_and_lead_back(
     app: App, opened: OpenReleases
 ) -> None:
-    for name, holds in (("report", "How good is my question?"), ("certificate", "What is not promised")):
+    for name, holds in (("report", "What is promised"), ("certificate", "What is not promised")):
         reply = request(app, name)
         assert reply.status == 200 and reply.headers[b"content-type"] == b"text/html; charset=utf-8"
         header, text = reply.headers[b"content-security-policy"].decode(), reply.body.decode()

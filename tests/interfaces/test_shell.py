@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import shlex
 import signal
 import sys
@@ -47,8 +46,6 @@ amount       DOUBLE   no        0 to 100; measure
 sold_on      DATE     no        2025-01-01 to 2025-12-31; axis
 customer_id -> customer.customer_id
 product_id -> product.product_id
-view demand (customer.age, customer.region): COUNT(*) +- 23 in all, 19 of half of each axis
-view trend (sales.sold_on, product(category)): COUNT(*) +- 23 in all, 17 of half of each axis
 """
 
 
@@ -109,14 +106,11 @@ def test_switches_and_listings(shop: Path) -> None:
         shop,
         text="\\error off\n"
         + BY_REGION
-        + ";\n\\releases\n\\budget\n\\explain SELECT COUNT(*) FROM sales;\n\\timing on\n.tables\n\\?\n",
+        + ";\n\\releases\n\\explain SELECT COUNT(*) FROM sales;\n\\timing on\n.tables\n\\?\n",
     )
     assert code == 0
     assert "error is off\nregion,n\neast," in out
     assert "epsilon 80, unit customer.customer_id" in out
-    assert re.search(r"shop     sales: rows beyond max_ids +4\.0%\n", out)
-    assert re.search(r"shop     view people: count +20\.0%\nquestions cost nothing\n", out)
-    assert "view trend" in out
     assert "count: half of the 95% interval / 1.96 is" in out
     assert "timing is on" in out
     assert "\\explain   statement" in out

@@ -15,7 +15,7 @@ from benchmarks.local.simulated import one_row_each, simulate_tallies
 from dpsql.errors import InterfaceError
 from dpsql.interfaces.cli import cli
 from dpsql.local.estimate import axis_table
-from dpsql.local.forecast import NOISE_SHARE, is_noise, people_needed, predict
+from dpsql.local.forecast import people_needed
 from dpsql.local.mechanisms.blue import range_workload
 from dpsql.local.mechanisms.truncation import bit_cap
 from dpsql.local.run import write_plan
@@ -91,77 +91,7 @@ def test_a_view_costs_the_part_that_is_asked_about_it(catalog: Path, tmp_path: P
     jobs = [view.share for view in plan.views if [plan.axes[a].name for a in view.axes] == ["answer.job"]]
     assert parts["jobs"] == pytest.approx(sum(jobs) / sum(view.share for view in plan.views))
     assert {cost.view: cost.question for cost in forecast.costs}["jobs"] == "a range of answer.job"
-    assert forecast.ways_out == {}
-    assert not any(map(is_noise, forecast.predictions))
-
-
-def test_each_way_out_of_the_noise_leads_out(tmp_path: Path) -> None:
-    few = write_plan(SURVEY, tmp_path / "p.json", 500)
-    assert few.plan is not None
-    assert set(few.ways_out) == {told.question for told in few.predictions if is_noise(told)} != set()
-    text = SURVEY.read_text()
-    for told in few.predictions:
-        for way in few.ways_out.get(told.question, ()):
-            number = (
-                float(way.split(": ")[1].split(" ")[0].replace(",", "")) if " instead of " in way else 0.0
-            )
-            if way.startswith("more people"):
-                (then,) = [p for p in predict(few.plan, int(number)) if p.question == told.question]
-                assert then.error == pytest.approx(NOISE_SHARE * told.size, rel=0.01)
-            if way.startswith("more epsilon"):
-                wider = f"collection: {{epsilon: {number}}}"
-                (tmp_path / "e.yaml").write_text(text.replace("collection: {epsilon: 1}", wider))
-                again = write_plan(tmp_path / "e.yaml", tmp_path / f"{told.question}.json", 500)
-                assert told.question not in again.ways_out
-            if way.startswith("fewer cells:") and number:
-                assert told.error <= NOISE_SHARE / number
-    assert write_plan(SURVEY, tmp_path / "q.json", 10**6).ways_out == {}
-
-
-ORDERS = """
-dpsql: 1
-name: orders
-privacy: {lineage: orders, cap: 1, unit: customer.customer_id, epsilon: 1}
-collection: {epsilon: 1}
-tables:
-  customer: {role: dimension, private: true, key: customer_id, columns: {age: {type: int, lower: 18, upper: 89}}}
-  sales: {role: fact, foreign_keys: {customer_id: customer}, max_ids: 30, columns: {
-      day: {type: int, lower: 0, upper: 99}}}
-views:
-  days: {of: sales, axes: [sales.day, customer.age], measures: [count]}
-"""
-
-
-def test_free_cures_of_rows_are_named_first_with_what_they_bring(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text(ORDERS)
-    few = write_plan(tmp_path / "c.yaml", tmp_path / "p.json", 200_000)
-    question = "a grid cell of sales.day and customer.age"
-    guess, estimate, fewer = few.ways_out[question][:3]
-    assert guess.startswith("free: a public guess") and "`row_bit_cap: estimate`" in estimate
-    assert fewer.startswith(
-        "a smaller `max_ids`: 10 instead of 30, and rows beyond are not asked about; its error "
-    )
-    written = {
-        guess: ORDERS.replace(
-            "epsilon: 1}\ntables", "epsilon: 1, row_guess: {1: 0.6, 2: 0.3, 5: 0.1}}\ntables"
-        ),
-        fewer: ORDERS.replace("max_ids: 30", "max_ids: 10"),
-    }
-    for way, text in written.items():
-        (tmp_path / "d.yaml").write_text(text)
-        again = write_plan(tmp_path / "d.yaml", tmp_path / f"{len(way)}.json", 200_000)
-        (error,) = [told.error for told in again.predictions if told.question == question]
-        (before,) = [told.error for told in few.predictions if told.question == question]
-        assert way.endswith(f"its error is {error / before:.0%} of this one")
-        assert error < 0.8 * before
-    (tmp_path / "g.yaml").write_text(written[guess])
-    guessed = write_plan(tmp_path / "g.yaml", tmp_path / "g.json", 20_000)
-    assert guessed.ways_out and "free" not in str(guessed.ways_out), "its R is of a guess already"
-    assert guessed.plan is not None
-    number = int(guessed.ways_out["a range of sales.day"][0].split()[2].replace(",", ""))
-    then = predict(guessed.plan, number, (0, 0.6, 0.3, 0, 0, 0.1))[0]
-    assert then.error == pytest.approx(NOISE_SHARE * then.size, rel=0.05)
-    assert then.lasting > 0.02 * then.size, "rows beyond R are left out, however many people report"
+    assert not any(told.is_noise for told in forecast.predictions)
 
 
 def test_without_a_guess_people_of_many_rows_are_few() -> None:
@@ -171,12 +101,10 @@ def test_without_a_guess_people_of_many_rows_are_few() -> None:
     assert bit_cap(np.array(guess), 2e-3, 0.3) < bit_cap(np.append(0.0, np.full(30, 1 / 30)), 2e-3, 0.3)
 
 
-def test_the_command_says_costs_ways_out_and_people(catalog: Path, tmp_path: Path) -> None:
+def test_the_command_says_costs_noise_and_people(catalog: Path, tmp_path: Path) -> None:
     said = run("collection-plan", SURVEY, "-o", tmp_path / "a.json", "--people", "500")
     assert "are asked about travel, whose largest error is" in said
     assert "too noisy: the error of a range of answer.age is more than half of such an answer" in said
-    assert "  more people: " in said
-    assert "  more epsilon: " in said
     told = run("collection-plan", catalog, "-o", tmp_path / "b.json", "--target", "5%")
     rows = json.loads(
         run("collection-plan", catalog, "-o", tmp_path / "b.json", "--target", "0.05", "--json")

@@ -20,7 +20,6 @@ from dpsql.client.plan import Plan, read_plan
 from dpsql.executor.engine import ReleaseEngine, predict
 from dpsql.federation.route import rank
 from dpsql.federation.tables import read_table
-from dpsql.interfaces.web.report import page_model
 from dpsql.intervals.reads import weight_error, weight_of
 from dpsql.local import content
 from dpsql.local.collector import CollectionManifest
@@ -230,17 +229,6 @@ def test_every_interface_tells_the_same_error(answerer: ReleaseEngine) -> None:
     assert f"variance = {count**2:.6g} rows a person" in answerer.explain(sql)
     outer = answerer.query("SELECT n FROM (SELECT SUM(cost) AS n FROM visit) AS t")
     assert outer.stderr_rows[0][0] == pytest.approx(total)
-    groups = answerer.query("SELECT hour, COUNT(*) AS n FROM visit GROUP BY hour")
-    (histogram,) = page_model(answerer.release)["views"][0]["histograms"]
-    by_hour = {
-        row[0]: (below[1], above[1])
-        for row, below, above in zip(groups.rows, *groups.interval_rows(), strict=True)
-    }
-    ends = zip(histogram["low"], histogram["high"], strict=True)
-    drawn = dict(zip(histogram["labels"], ends, strict=True))
-    assert sum((drawn[h] for h in "abcdefgh"), ()) == pytest.approx(
-        sum((by_hour[h] for h in "abcdefgh"), ()), rel=1e-3
-    )
 
 
 def test_routing_and_means_weigh_by_the_whole_error(answerer: ReleaseEngine) -> None:

@@ -99,7 +99,7 @@ DEFECTS = (
     Defect("another table's axis", ("dpsql.planner.schema", "Schema.anywhere"),
            lambda was: lambda self, ref, root: self.reached(ref, root), frozenset({"two_hops", "zones"}),
            (("snowflake", True),)),
-    Defect("cut bins", ("dpsql.intervals.composite", "Composite.cut_ends"), _none,
+    Defect("cut bins", ("dpsql.intervals.composite", "Composite.cut_ends"), lambda was: lambda self: (),
            frozenset({"age_range", "money_range", "income_range", "age_groups", "between_days"}),
            (("coarse", True),)),
     Defect("one scale for all tables", ("dpsql.intervals.scale", "_tables"), _one_table,

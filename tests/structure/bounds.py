@@ -204,11 +204,11 @@ RULES: dict[str, Callable[[Package], list[str]]] = {
 }
 BOUNDS: dict[str, Bound] = {
     "modules": Bound(250, 289),
-    "code-lines": Bound(62500, 64747),
+    "code-lines": Bound(62500, 64358),
     "code-lines-of-the-core": Bound(8700),
-    "classes": Bound(650, 824),
-    "value-classes-built-in-at-most-one-place": Bound(120, 232),
-    "functions-of-one-statement": Bound(1300, 1590),
+    "classes": Bound(650, 822),
+    "value-classes-built-in-at-most-one-place": Bound(120, 231),
+    "functions-of-one-statement": Bound(1300, 1587),
     "docstrings-that-open-with-a-question-word": Bound(150),
     "functions-of-seven-parameters": Bound(5, 10),
     "modules-above-600-lines": Bound(0),
@@ -245,7 +245,7 @@ def _imports() -> float:
 
 PROJECT: dict[str, tuple[Callable[[], float], Bound]] = {
     "imports, % of code lines": (_imports, Bound(8, 8.7)),
-    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 68_133)),
+    "lines of tests": (lambda: _lines("tests"), Bound(46_000, 67_825)),
     "lines of benchmarks": (lambda: _lines("benchmarks"), Bound(15_000, 17_164)),
     "words of docs": (_words, Bound(50_000)),
     "pages of docs": (_pages, Bound(40)),

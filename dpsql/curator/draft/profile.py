@@ -129,7 +129,7 @@ def readings(
         f"count(*) FILTER (WHERE {{x}} NOT IN {ABSENT} AND {test})".replace("{x}", identifier(column))
         for column in texts for test in alike
     ]  # fmt: skip
-    counts = list(fetch(f"SELECT {', '.join([*figures, '0'])} FROM {relation}")[0])
+    counts = list(fetch(f"SELECT {', '.join([*figures, 'count(*)'])} FROM {relation}")[0])
     columns = dict[str, tuple[Reading, ...]]()
     for i, name in enumerate(texts):
         values, candidates, codes = counts[3 * i : 3 * i + 3]
@@ -142,7 +142,7 @@ def readings(
         columns[name] = tuple(r._replace(expression=r.expression.replace("{x}", column)) for r in readers)
     day = "{x} BETWEEN 19000101 AND 21001231 AND try_strptime(CAST({x} AS VARCHAR), '%Y%m%d') IS NOT NULL"
     days = [f"bool_and({day.replace('{x}', identifier(name))})" for name in numbers]
-    fits = fetch(f"SELECT {', '.join([*days, 'TRUE'])} FROM {relation}")[0]
+    fits = fetch(f"SELECT {', '.join([*days, 'count(*)'])} FROM {relation}")[0]
     for name in (name for name, fit in zip(numbers, fits, strict=False) if fit):
         read = "make_date({x} // 10000, {x} // 100 % 100, {x} % 100)".replace("{x}", identifier(name))
         columns[name] = (Reading("day", read, "type: date, lower: .., upper: .."),)

@@ -97,7 +97,6 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             'dpsql buy shop.yaml "SELECT COUNT(*) FROM sales" --epsilon 0.1 -o more.dpsql'),
         "doctor": ("analyst", "Check this installation, and releases if named", "dpsql doctor",
             "dpsql doctor shop.dpsql"),
-        "completion": ("analyst", "Print the completion script of a shell", "dpsql completion bash"),
     },
 }  # fmt: skip
 """Groups in the order of a first use; commands in the order of use. Of each command: the module of this package that

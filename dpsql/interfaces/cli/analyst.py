@@ -1,6 +1,6 @@
 """Commands of the analyst: query, explain, shell, report, export, explore, serve. They open releases alone.
 
-doctor and completion are about the installation.
+doctor is about the installation.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def shell(
 @signed
 @tells
 def report(releases: tuple[Path, ...], output: Path) -> CommandOutput:
-    """Write one self-contained page about a release: totals, what to ask and how well, promise, spends, histograms.
+    """Write one self-contained page about a release: totals, what to ask and how well, promise, spends, mechanisms.
 
     Of several RELEASES it is about the first, and says what all of them promise and whom each stands for.
     """
@@ -544,16 +544,3 @@ def _release(path: Path) -> SystemCheck:
     writable = path.stat().st_mode & 0o222
     note = ", but the file can be written; chmod 444" if writable else ""
     return str(path), not writable, f"release {release.name}, {views} views{note}"
-
-
-@cli.command()
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
-@tells
-def completion(shell: str) -> CommandOutput:
-    """Print the completion script of SHELL: eval "$(dpsql completion bash)"."""
-    from click.shell_completion import get_completion_class
-
-    completion_class = get_completion_class(shell)
-    assert completion_class is not None  # click knows the three
-    script = completion_class(cli, {}, "dpsql", "_DPSQL_COMPLETE").source()
-    return CommandOutput({"script": script}, script, result=True)

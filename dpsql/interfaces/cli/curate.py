@@ -409,14 +409,14 @@ def collection_plan(
     told = [
         {"question": row.question, "error": row.error, "people": forecast.people}
         | {"views": {c.view: c.part for c in forecast.costs if c.question == row.question}}
-        | {"ways_out": forecast.ways_out.get(row.question, [])}
+        | {"is_noise": bool(row.axes) and row.is_noise}
         for row in predictions
     ]
     return CommandOutput(told, "\n".join(lines), result=True)
 
 
 def _cost_lines(forecast: CollectionForecast) -> list[str]:
-    """Cost of each view, and the changes that lift it out of the noise."""
+    """Cost of each view, and the questions that are lost in the noise."""
     lines = []
     if forecast.plan is not None and forecast.costs:
         lines.append(
@@ -426,11 +426,12 @@ def _cost_lines(forecast: CollectionForecast) -> list[str]:
             f"  {cost.part:8.1%} are asked about {cost.view}, whose largest error is {cost.error:.3%}: {cost.question}"
             for cost in forecast.costs
         ]
-    for question, ways in forecast.ways_out.items():
-        lines.append(
-            f"too noisy: the error of {question} is more than half of such an answer. Any of these helps:"
-        )
-        lines += [f"  {way}" for way in ways]
+    lines += [
+        f"too noisy: the error of {row.question} is more than half of such an answer; more people (--target) or "
+        "epsilon, wider cuts or fewer views help"
+        for row in forecast.predictions
+        if row.axes and row.is_noise
+    ]
     return lines
 
 

@@ -18,7 +18,6 @@ from dpsql.progress import silent
 if TYPE_CHECKING:
     from dpsql.contributions.rehearsal import Guess
     from dpsql.curator.forecast import (
-        DominatedMechanism,
         KeyForecast,
         NotTaken,
         PlanReport,
@@ -44,16 +43,7 @@ if TYPE_CHECKING:
     "--rows", type=click.IntRange(1),
     help="public guess for max_ids: auto and reported columns: how many rows there are",
 )  # fmt: skip
-@click.option("--typical-rows", type=click.FloatRange(1), help="public guess: rows of the median unit")
 @click.option("--most-rows", type=click.FloatRange(1), help="public guess: rows that hardly any unit exceeds")
-@click.option(
-    "--alike",
-    type=click.FloatRange(0, 1),
-    help="public guess: share of a unit's rows that fall in one leaf together; 0 if each falls independently",
-)
-@click.option(
-    "--mean", "means", multiple=True, metavar="TABLE.COLUMN=NUMBER", help="public guess: mean of a measure"
-)
 @click.option(
     "--keys",
     multiple=True,
@@ -75,37 +65,19 @@ def plan(catalog: Path, workload: Path | None, mechanisms: bool, **known: Any) -
     return CommandOutput(asdict(report), plan_text(report, mechanisms=mechanisms), result=True)
 
 
-def stated_guess(
-    units: int | None, rows: int | None, most_rows: float | None = None, typical_rows: float | None = None,
-    alike: float | None = None, means: tuple[str, ...] = (),
-) -> Guess | None:  # fmt: skip
+def stated_guess(units: int | None, rows: int | None, most_rows: float | None = None) -> Guess | None:
     """The curator's public guess, or None where there is none.
 
     Raises:
         InterfaceError: only part of it is stated, or no table is like that.
     """
-    from dpsql.contributions.rehearsal import ALIKE, Guess
+    from dpsql.contributions.rehearsal import Guess
 
     if units is None or rows is None:
-        if (units, rows, typical_rows, most_rows, alike, means) != (None, None, None, None, None, ()):
+        if (units, rows, most_rows) != (None, None, None):
             raise InterfaceError("a guess needs both --units and --rows")
         return None
-    return Guess(
-        units, rows, typical_rows, most_rows, ALIKE if alike is None else alike, dict(map(_mean, means))
-    )
-
-
-def _mean(text: str) -> tuple[str, float]:
-    """A measure and what it averages.
-
-    Raises:
-        InterfaceError: the text says neither.
-    """
-    name, _, number = text.partition("=")
-    try:
-        return name.strip(), float(number)
-    except ValueError as error:
-        raise InterfaceError("--mean: write TABLE.COLUMN=NUMBER, such as sales.amount=45") from error
+    return Guess(units, rows, most=most_rows)
 
 
 def _size(text: str) -> tuple[str, int]:
@@ -185,7 +157,6 @@ def _release_lines(report: PlanReport) -> list[str]:
     lines += [measure.line() for measure in report.excess]
     lines += [_keys_line(forecast) for forecast in report.keys]
     lines += report.sums
-    lines += [f"  warning: {_beaten_line(beaten)}" for beaten in report.beaten]
     lines.append(f"it spends {report.cap_share:.3g} of the lineage's cap{_other_words(report)}")
     return lines if report.refreshes is None else [*lines, _refreshes_line(report.refreshes)]
 
@@ -227,21 +198,6 @@ def _nth(number: int) -> str:
     """
     teens = number % 100 in (11, 12, 13)
     return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
-
-
-def _beaten_line(each: DominatedMechanism) -> str:
-    """That a view would be better off with `auto`."""
-    if each.looks:
-        return (
-            f"{each.view}: the error of {each.mechanism} for {each.measure} is unknown until it has seen data, and its "
-            "intervals cover noise alone. It was dominated wherever it was measured: over ranges auto with "
-            "`data_dependent: allow` had 1.7 to 2,100 times less squared error in 27 settings, over single cells "
-            "`mechanism: identity` with `nonnegative: true` did on 12 of 12, by 1.04 to 4.7 times"
-        )
-    return (
-        f"{each.view}: {each.mechanism} is expected to have {each.times:.2g} times the squared error of auto for a "
-        f"random range of {each.measure}; write auto"
-    )
 
 
 def _statistic_lines(s: StatisticForecast) -> list[str]:

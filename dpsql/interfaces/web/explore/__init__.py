@@ -36,7 +36,7 @@ from dpsql.errors import OperationalError, QueryTimeout
 from dpsql.extras import extra
 from dpsql.federation.session import OpenReleases
 from dpsql.interfaces.web.explore.answers import HERE, Explorer, Json
-from dpsql.interfaces.web.page import SHARED, asset
+from dpsql.interfaces.web.page import SHARED, STILL, asset
 from dpsql.release.request import Request
 
 HOST = "127.0.0.1"
@@ -49,11 +49,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
 )
-PAGE_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-"""Of whole pages, whose own policy names their scripts by hashes on top of it; they may fetch nothing."""
+PAGE_POLICY = f"{STILL}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""Of whole pages, which hold their style and no script."""
 HEADERS = {
     "content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
     "cache-control": "no-store", "cross-origin-resource-policy": "same-origin",

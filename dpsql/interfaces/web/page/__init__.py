@@ -26,7 +26,7 @@ def asset(package: str, name: str) -> str:
 
 
 STILL = "default-src 'none'; style-src 'unsafe-inline'"
-"""The policy of pages without a script."""
+"""The policy of whole pages: they run nothing and fetch nothing."""
 SHEET = """
 @page { size: A4; margin: 12mm }
 @media print { body { font-size: 9.5pt } :root { color-scheme: light } }
@@ -37,22 +37,20 @@ caption { text-align: left }
 """
 
 
-def document(title: str, body: str, sheet: str = SHEET, policy: str = STILL, scripts: str = "") -> str:
+def document(title: str, body: str, sheet: str = SHEET) -> str:
     """A page that needs no network, in the look of all pages.
 
     Args:
         title: of the page; text.
         body: its markup.
         sheet: its style on top of the look; unless another is given it prints on white.
-        policy: what it may run and load; nothing unless it says so.
-        scripts: markup behind the body.
     """
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta http-equiv="Content-Security-Policy" content="{STILL}">
 <title>{escape(title)}</title>
 <style>{asset(SHARED, "look.css")}{sheet}</style>
 </head>
@@ -60,7 +58,7 @@ def document(title: str, body: str, sheet: str = SHEET, policy: str = STILL, scr
 <main>
 {body}
 </main>
-{scripts}</body>
+</body>
 </html>
 """
 
