@@ -84,7 +84,7 @@ def cells(
                 errors.append(row[2] - truth[row[:2]])
                 halves.append((high[2] - low[2]) / 2)
     law = "delta 1e-6" if delta != "0" else "pure"
-    figures.within(f"{name}, {law}: distinct people of cells covered", inside / len(halves), LOW, HIGH)
+    figures.within("distinct people of cells covered", inside / len(halves), LOW, HIGH, f"{name}, {law}")
     middle = float(np.median([*truth.values()]))
     print(f"  {len(truth)} cells, {releases} releases: half-width {np.median(halves) / middle:.1%} of {middle:.0f} "
           f"people, mean error {np.mean(errors):+.1f}", flush=True)  # fmt: skip

@@ -86,9 +86,9 @@ def covered(name: str, releases: int, figures: Figures, folder: Path) -> None:
             if word in ALONE:
                 figures.table(f"{name}: total of {word} alone covered", share)
             elif hits and asked is ACROSS:
-                figures.within(f"{name}: {word} of two tables' totals covered", share, LOW, HIGH)
+                figures.within("questions of two tables' totals covered", share, LOW, HIGH, f"{name}: {word}")
             elif hits:
-                figures.at_least(f"{name}, open end: {word} covered ({len(hits)})", share, LOW)
+                figures.at_least("open ends covered", share, LOW, f"{name}: {word} ({len(hits)})")
 
 
 def measure(figures: Figures, folder: Path, releases: int = 60) -> None:
